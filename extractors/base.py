@@ -1,0 +1,219 @@
+"""The protocol of every extractor: words in, per-layer vectors out, streaming, in the order given.
+
+A subclass turns one sentence into windows (`_prepare`) and runs a batch of windows (`_forward`); checking, batching by
+length, restoring the order and stitching windows live here, once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from extractors.foundation.errors import UsageError
+from extractors.foundation.progress import SILENT, Progress
+from extractors.layers import Layers, select_layers
+from extractors.representation import POOLINGS, Alignment, FloatArray, ModelInfo, SentenceRepresentation
+from extractors.words import as_words
+
+Sentence = str | Sequence[str]
+
+_BATCHES_PER_CHUNK = 16
+"""Sentences are sorted by length within chunks of so many batches: little padding, bounded memory."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a sentence that the model reads in one go."""
+
+    start: int
+    """First word of the window (0-based)."""
+    stop: int
+    """One past its last word."""
+    keep: tuple[int, int]
+    """The words [from, to) whose vectors are taken from this window; the windows of a sentence divide its words."""
+    length: int
+    """Number of inputs the model reads, for sorting."""
+    payload: Any
+    """What the subclass needs to run it."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A sentence ready to run."""
+
+    alignment: Alignment
+    windows: tuple[Window, ...]
+
+
+@dataclass(frozen=True)
+class WindowOutput:
+    """The vectors of one window, words of the window only."""
+
+    hidden: FloatArray
+    """(layers, words of the window, dim)."""
+    attention: FloatArray | None = None
+    """(attention layers, heads, words, words)."""
+    attention_special: FloatArray | None = None
+    """(attention layers, heads, words)."""
+
+
+class Extractor(ABC):
+    """Base class of all extractors.
+
+    Attributes
+    ----------
+    info : ModelInfo
+        What the model is: layers, parts, directionality, checksum.
+    """
+
+    info: ModelInfo
+
+    @abstractmethod
+    def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
+        """Tokenise one sentence; raise AlignmentError naming `where` if words and pieces cannot be brought together."""
+
+    @abstractmethod
+    def _forward(
+        self, windows: Sequence[Window], *, layers: tuple[int, ...], pooling: str, attention: bool
+    ) -> list[WindowOutput]:
+        """Run a batch of windows, sorted by falling length; one output per window, in the same order."""
+
+    def align(self, sentences: Iterable[Sentence]) -> Iterator[Alignment]:
+        """Align words and pieces without running the model.
+
+        Parameters
+        ----------
+        sentences : iterable of str or of sequences of str
+            Sentences; a plain string is split by `split_words`.
+
+        Yields
+        ------
+        Alignment
+            One per sentence, in order.
+
+        Raises
+        ------
+        DataError, AlignmentError
+            Names the sentence (counting from 1) and the word.
+        """
+        for number, sentence in enumerate(sentences, start=1):
+            where = f"sentence {number}"
+            yield self._prepare(as_words(sentence, where=where), where).alignment
+
+    def extract(
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        layers: Layers = "all",
+        pooling: str = "mean",
+        attention: bool = False,
+        batch_size: int = 32,
+        progress: Progress = SILENT,
+    ) -> Iterator[SentenceRepresentation]:
+        """Extract the vectors of sentences, one after the other, in the order given.
+
+        Vectors do not depend on batch size, order or padding beyond float noise (1e-5 in float32). Memory does not grow
+        with the number of sentences. A sentence longer than the model's longest input is read in overlapping windows;
+        each word is taken from the window in which it is furthest from an edge that is not an edge of the sentence.
+
+        Parameters
+        ----------
+        sentences : iterable of str or of sequences of str
+            Words of each sentence; a plain string is split by `split_words`.
+        layers : str, int or sequence of int
+            Which layers, see `select_layers`.
+        pooling : {"first", "last", "mean", "max"}
+            How the pieces of a word become one vector. Without effect on models that read whole words.
+        attention : bool
+            Also give word-level attention maps.
+        batch_size : int
+            Sentences (windows) per forward pass.
+        progress : Progress
+            Receives one unit per sentence.
+
+        Yields
+        ------
+        SentenceRepresentation
+            `hidden` has shape (layers, words, dim).
+
+        Raises
+        ------
+        UsageError
+            For an unknown pooling, layer or batch size, or attention from a model that has none.
+        DataError, AlignmentError
+            For an empty sentence or word, by position.
+        """
+        chosen = select_layers(layers, self.info.layer_names, model=self.info.name)
+        if pooling not in POOLINGS:
+            raise UsageError(f"pooling {pooling!r} is unknown; choose one of {', '.join(POOLINGS)}")
+        if batch_size < 1:
+            raise UsageError(f"batch size {batch_size} is not positive")
+        if attention and self.info.heads is None:
+            raise UsageError(f"{self.info.name} ({self.info.family}) has no attention; ask for hidden states only")
+        return self._stream(sentences, chosen, pooling, attention, batch_size, progress)
+
+    def _stream(
+        self,
+        sentences: Iterable[Sentence],
+        layers: tuple[int, ...],
+        pooling: str,
+        attention: bool,
+        batch_size: int,
+        progress: Progress,
+    ) -> Iterator[SentenceRepresentation]:
+        total = len(sentences) if isinstance(sentences, Sequence) else None
+        source = enumerate(sentences, start=1)
+        with progress.task(f"{self.info.name}: reading sentences", total) as task:
+            while chunk := list(islice(source, batch_size * _BATCHES_PER_CHUNK)):
+                prepared = [
+                    self._prepare(as_words(sentence, where=f"sentence {number}"), f"sentence {number}")
+                    for number, sentence in chunk
+                ]
+                jobs = [(i, j) for i, item in enumerate(prepared) for j in range(len(item.windows))]
+                jobs.sort(key=lambda job: (-prepared[job[0]].windows[job[1]].length, job))
+                outputs: dict[tuple[int, int], WindowOutput] = {}
+                for first in range(0, len(jobs), batch_size):
+                    batch = jobs[first : first + batch_size]
+                    windows = [prepared[i].windows[j] for i, j in batch]
+                    results = self._forward(windows, layers=layers, pooling=pooling, attention=attention)
+                    outputs.update(zip(batch, results, strict=True))
+                for i, item in enumerate(prepared):
+                    parts = [outputs.pop((i, j)) for j in range(len(item.windows))]
+                    yield self._stitch(item, parts, layers)
+                    task.advance()
+
+    def _stitch(
+        self, item: Prepared, outputs: Sequence[WindowOutput], layers: tuple[int, ...]
+    ) -> SentenceRepresentation:
+        words = item.alignment.words
+        hidden, attention, special = outputs[0].hidden, outputs[0].attention, outputs[0].attention_special
+        if len(item.windows) > 1:
+            hidden = np.empty((hidden.shape[0], len(words), hidden.shape[2]), dtype=hidden.dtype)
+            if attention is not None and special is not None:
+                attention = np.zeros((*attention.shape[:2], len(words), len(words)), dtype=attention.dtype)
+                special = np.empty((*special.shape[:2], len(words)), dtype=special.dtype)
+            for window, output in zip(item.windows, outputs, strict=True):
+                whole = slice(*window.keep)
+                local = slice(window.keep[0] - window.start, window.keep[1] - window.start)
+                hidden[:, whole] = output.hidden[:, local]
+                if attention is not None and special is not None:
+                    assert output.attention is not None
+                    assert output.attention_special is not None
+                    attention[:, :, whole, window.start : window.stop] = output.attention[:, :, local]
+                    special[:, :, whole] = output.attention_special[:, :, local]
+        return SentenceRepresentation(
+            words=words,
+            hidden=hidden,
+            layers=layers,
+            layer_names=tuple(self.info.layer_names[layer] for layer in layers),
+            alignment=item.alignment,
+            attention=attention,
+            attention_special=special,
+            attention_layers=tuple(layer for layer in layers if layer > 0) if attention is not None else (),
+            windows=len(item.windows),
+        )
