@@ -38,8 +38,18 @@ def _elmo(name: str, description: str, folder: str, stem: str, size: int | None 
 KNOWN_MODELS: dict[str, KnownModel] = {
     model.name: model
     for model in (
-        _elmo("elmo-small", "ELMo, 13.6M parameters", "2x1024_128_2048cnn_1xhighway", "2x1024_128_2048cnn_1xhighway"),
-        _elmo("elmo-medium", "ELMo, 28.0M parameters", "2x2048_256_2048cnn_1xhighway", "2x2048_256_2048cnn_1xhighway"),
+        _elmo(
+            "elmo-small",
+            "ELMo, 13.6M parameters",
+            "2x1024_128_2048cnn_1xhighway",
+            "2x1024_128_2048cnn_1xhighway",
+        ),
+        _elmo(
+            "elmo-medium",
+            "ELMo, 28.0M parameters",
+            "2x2048_256_2048cnn_1xhighway",
+            "2x2048_256_2048cnn_1xhighway",
+        ),
         _elmo(
             "elmo-original",
             "ELMo, 93.6M parameters, 1 Billion Word Benchmark (Peters et al. 2018)",
@@ -136,7 +146,9 @@ def load_extractor(
 
         options, weights = find_elmo_files(path, options_file)
         display = path.stem if path.is_file() else path.resolve().name
-        return load_elmo(options, weights, name=display, device=device, dtype=dtype, untrained=untrained, seed=seed)
+        return load_elmo(
+            options, weights, name=display, device=device, dtype=dtype, untrained=untrained, seed=seed
+        )
 
     from extractors.huggingface import load_huggingface
 
