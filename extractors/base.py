@@ -154,9 +154,7 @@ class Extractor(ABC):
         if batch_size < 1:
             raise UsageError(f"batch size {batch_size} is not positive")
         if attention and self.info.heads is None:
-            raise UsageError(
-                f"{self.info.name} ({self.info.family}) has no attention; ask for hidden states only"
-            )
+            raise UsageError(f"{self.info.name} ({self.info.family}) has no attention; ask for hidden states only")
         return self._stream(sentences, chosen, pooling, attention, batch_size, progress)
 
     def _stream(

@@ -14,9 +14,7 @@ Layers = str | int | Sequence[int]
 """What a user may write for a selection of layers."""
 
 
-def select_layers(
-    selection: Layers, layer_names: Sequence[str], *, model: str = "the model"
-) -> tuple[int, ...]:
+def select_layers(selection: Layers, layer_names: Sequence[str], *, model: str = "the model") -> tuple[int, ...]:
     """Resolve a selection of layers to layer numbers.
 
     Parameters
@@ -55,17 +53,13 @@ def select_layers(
             )
         chosen.add(resolved)
     if not chosen:
-        raise UsageError(
-            f"no layer selected; {model} has layers 0 to {last}; write all, last, 0,{last} or 0-{last}"
-        )
+        raise UsageError(f"no layer selected; {model} has layers 0 to {last}; write all, last, 0,{last} or 0-{last}")
     return tuple(sorted(chosen))
 
 
 def _numbers(selection: Layers, last: int) -> list[int]:
     if isinstance(selection, bool):
-        raise UsageError(
-            f"layers {selection!r} is not a number, a list, or a string such as all, last, 0,3 or 2-5"
-        )
+        raise UsageError(f"layers {selection!r} is not a number, a list, or a string such as all, last, 0,3 or 2-5")
     if isinstance(selection, int):
         return [selection]
     if not isinstance(selection, str):

@@ -138,17 +138,13 @@ def load_extractor(
         from extractors.elmo import load_elmo
 
         options, weights = fetch_elmo(known, cache_dir=cache_dir, offline=offline)
-        return load_elmo(
-            options, weights, name=known.name, device=device, dtype=dtype, untrained=untrained, seed=seed
-        )
+        return load_elmo(options, weights, name=known.name, device=device, dtype=dtype, untrained=untrained, seed=seed)
     if options_file is not None or path.suffix in (".hdf5", ".h5") or _is_elmo_folder(path):
         from extractors.elmo import find_elmo_files, load_elmo
 
         options, weights = find_elmo_files(path, options_file)
         display = path.stem if path.is_file() else path.resolve().name
-        return load_elmo(
-            options, weights, name=display, device=device, dtype=dtype, untrained=untrained, seed=seed
-        )
+        return load_elmo(options, weights, name=display, device=device, dtype=dtype, untrained=untrained, seed=seed)
 
     from extractors.huggingface import load_huggingface
 

@@ -65,9 +65,7 @@ def as_words(sentence: str | Sequence[str], *, where: str = "the sentence") -> t
         words = tuple(sentence)
         for position, word in enumerate(words, start=1):
             if not isinstance(word, str):
-                raise DataError(
-                    f"{where}: word {position} is {type(word).__name__} ({word!r}); words must be strings"
-                )
+                raise DataError(f"{where}: word {position} is {type(word).__name__} ({word!r}); words must be strings")
             if not word or word.isspace():
                 raise DataError(
                     f"{where}: word {position} is empty or only white space ({word!r}); "
