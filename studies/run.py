@@ -1,0 +1,508 @@
+"""Run a study: read data and models, validate everything, compute unit by unit, write the folder and its report.
+
+A unit is one task or one analysis of one model at one seed; finished units are kept, so an interrupted run resumes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from extractors import Extractor, RepresentationStore, select_layers, write_store
+from extractors.foundation.errors import DataError, JanusError, UsageError
+from extractors.foundation.files import written_whole
+from extractors.foundation.progress import SILENT, Progress
+from extractors.foundation.randomness import generator_for, seed_for
+from extractors.foundation.results import tidy
+from studies.config import DEFAULT_FOLDER, SAMPLE_CORPUS, RunConfig, make_config
+from studies.costs import Stopwatch
+from studies.models import load_models, load_untrained
+from studies.provenance import describe_corpus, describe_model, run_record, version
+from studies.workspace import RUN_FILE, Workspace, read_json, read_table, workspace, write_json, write_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from analyses import ContextSet
+    from probes.corpora import Corpus, CorpusSentence
+    from probes.tasks import Task
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a finished run left behind."""
+
+    folder: Path
+    """Holds results.parquet, results.csv, costs.parquet, run.json, figures/ and report.html."""
+    results: pd.DataFrame
+    """The tidy table, see `extractors.foundation.results.COLUMNS`."""
+    costs: pd.DataFrame
+    """Times and memory, same columns."""
+    record: Mapping[str, Any]
+    """The content of run.json."""
+
+    @property
+    def report(self) -> Path:
+        """The HTML report."""
+        return self.folder / "report.html"
+
+
+@dataclass(frozen=True)
+class _Unit:
+    kind: str
+    name: str
+    position: int
+    untrained: bool
+    seed: int
+
+    @property
+    def key(self) -> str:
+        digest = seed_for(self.kind, self.name)
+        return (
+            f"{self.position:02d}-{'untrained' if self.untrained else 'trained'}-{self.seed}-{self.kind}-{digest:08x}"
+        )
+
+
+def run(
+    *,
+    out: str | Path | None = None,
+    config: RunConfig | str | Path | None = None,
+    command: str | None = None,
+    progress: Progress = SILENT,
+    **settings: Any,
+) -> RunResult:
+    """Compare models layer by layer on a corpus and write tables, figures and the report.
+
+    Parameters
+    ----------
+    out : path, optional
+        The output folder: new, empty, or holding the same run unfinished, which is then resumed. Default:
+        ``janus-run`` in the current folder, with a number while that name is taken.
+    config : RunConfig or path, optional
+        All settings at once, or a YAML file of them.
+    command : str, optional
+        The command to record; default: the equivalent ``probe run`` command.
+    progress : Progress
+        Receives the progress.
+    **settings
+        Fields of `RunConfig`: `model`, `data`, `task`, `analysis`, `layer`, `pooling`, `seed`, ...; they win over `config`.
+
+    Returns
+    -------
+    RunResult
+        Folder, tables and record.
+
+    Raises
+    ------
+    JanusError
+        For anything wrong with settings, data, models or the folder; nothing half-written is left.
+
+    Examples
+    --------
+    >>> import studies
+    >>> result = studies.run(model=["minilm-l6"], layer="all", out="my-run")  # doctest: +SKIP
+    >>> result.results.query("measure == 'direction_share_interaction'")  # doctest: +SKIP
+    """
+    if isinstance(config, RunConfig):
+        chosen = make_config({**config.model_dump(), **settings})
+    else:
+        chosen = make_config(settings, config)
+    folder = _choose_folder(out, chosen)
+    with workspace(folder, {**chosen.measured(), "version": version()}) as space:
+        return _Study(chosen, space, progress, command).run()
+
+
+def render(folder: str | Path) -> Path:
+    """Render the report of a finished run again.
+
+    Parameters
+    ----------
+    folder : path
+        The folder of a finished run.
+
+    Returns
+    -------
+    Path
+        The HTML report.
+
+    Raises
+    ------
+    UsageError
+        If the folder does not hold a finished run.
+    """
+    folder = Path(folder)
+    if not (folder / RUN_FILE).is_file() or not (folder / "results.parquet").is_file():
+        raise UsageError(
+            f"{folder} does not hold a finished run (no {RUN_FILE} and results.parquet); give a folder that "
+            "probe run has written"
+        )
+    from reports import render_report
+
+    costs = folder / "costs.parquet"
+    try:
+        tables = read_table(folder / "results.parquet"), read_table(costs) if costs.exists() else None
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"cannot read the tables of {folder}: {error}; run it again into another folder") from error
+    return render_report(tables[0], costs=tables[1], run=read_json(folder / RUN_FILE), folder=folder)
+
+
+class _Study:
+    """One run in progress."""
+
+    def __init__(self, config: RunConfig, space: Workspace, progress: Progress, command: str | None) -> None:
+        self._config, self._space, self._progress, self._command = config, space, progress, command
+        self._notes_file = space.path("notes.json")
+        self._notes: list[str] = read_json(self._notes_file)["notes"] if self._notes_file.exists() else []
+
+    def run(self) -> RunResult:
+        config, space = self._config, self._space
+        if space.resumed:
+            self._progress.note(f"resuming the unfinished run in {space.folder}")
+        self._corpora = self._read_data()
+        self._sentences: list[CorpusSentence] = [s for corpus in self._corpora for s in corpus.sentences]
+        self._words = [sentence.words for sentence in self._sentences]
+        self._data = " + ".join(corpus.name for corpus in self._corpora)
+        tasks = self._plan_tasks()
+        self._models = load_models(config)
+        for extractor in self._models:
+            select_layers(config.layer, extractor.info.layer_names, model=extractor.info.name)
+            if extractor.info.note:
+                self._note(f"{extractor.info.name} is {extractor.info.note}")
+        space.pin("data", [describe_corpus(corpus) for corpus in self._corpora])
+        space.pin("models", [describe_model(extractor.info) for extractor in self._models])
+        analyses = self._plan_analyses()
+        self._validate_alignment()
+        self._contexts: dict[int, ContextSet | None] = {}
+        frames = [self._run_model(position, tasks, analyses) for position in range(len(self._models))]
+        return self._write(frames)
+
+    def _note(self, message: str) -> None:
+        if message not in self._notes:
+            self._notes.append(message)
+            write_json(self._notes_file, {"notes": self._notes})
+            self._progress.note(f"note: {message}")
+
+    def _read_data(self) -> list[Corpus]:
+        from probes.corpora import read_corpora
+
+        if not self._config.data:
+            self._note("no --data given: the bundled sample is read; it is for trying the tool, not for conclusions")
+        with self._progress.task("reading data", None):
+            return read_corpora(self._config.data or [SAMPLE_CORPUS])
+
+    def _plan_tasks(self) -> list[str]:
+        """The tasks to run; building them for the first seed now finds every fault in the data before any model runs."""
+        from probes.tasks import available_tasks, default_tasks
+
+        config = self._config
+        if config.task is None:
+            if config.analysis is not None:
+                return []
+            names = list(default_tasks(self._sentences))
+            if not available_tasks(self._sentences):
+                self._note("the data hold no labels: only analyses are run")
+        else:
+            names = list(dict.fromkeys(config.task))
+        self._tasks: dict[tuple[str, int], Task] = {}
+        self._indices: dict[int, dict[str, np.ndarray[Any, np.dtype[np.int64]]]] = {}
+        kept = []
+        for name in names:
+            try:
+                for seed in config.seed:
+                    self._build_task(name, seed)
+                kept.append(name)
+            except DataError as error:
+                if config.task is not None:
+                    raise
+                self._note(f"task {name} is left out: {error}")
+        if names and not kept:
+            raise DataError(f"no task can be run on these data: {'; '.join(self._notes)}")
+        return kept
+
+    def _build_task(self, name: str, seed: int) -> Task:
+        from probes.splits import split_corpora
+        from probes.tasks import build_task
+
+        if seed not in self._indices:
+            self._splits = split_corpora(self._corpora, seed=seed, by=self._config.split_by)
+            number = {id(sentence): index for index, sentence in enumerate(self._sentences)}
+            self._indices[seed] = {
+                split: np.array([number[id(sentence)] for sentence in sentences], dtype=np.int64)
+                for split, sentences in self._splits.items()
+            }
+        if (name, seed) not in self._tasks:
+            splits = {
+                split: [self._sentences[index] for index in indices] for split, indices in self._indices[seed].items()
+            }
+            self._tasks[name, seed] = build_task(name, splits)
+        return self._tasks[name, seed]
+
+    def _plan_analyses(self) -> list[str]:
+        from analyses.registry import ANALYSES
+
+        config = self._config
+        if config.analysis is None:
+            return [] if config.task is not None else list(ANALYSES)
+        for name in config.analysis:
+            if name not in ANALYSES:
+                raise UsageError(f"there is no analysis {name!r}; choose from: {', '.join(ANALYSES)}")
+            reasons = [ANALYSES[name].applicable(extractor.info) for extractor in self._models]
+            if all(reason is not None for reason in reasons):
+                raise UsageError(f"analysis {name} fits none of the models: {'; '.join(filter(None, reasons))}")
+        return list(dict.fromkeys(config.analysis))
+
+    def _validate_alignment(self) -> None:
+        """Bring every word of the corpus together with every model's pieces before anything expensive starts."""
+        for extractor in self._models:
+            replaced = 0
+            with self._progress.task(f"{extractor.info.name}: aligning words", len(self._words)) as task:
+                done = 0
+                try:
+                    for alignment in extractor.align(self._words):
+                        replaced += len(alignment.replaced)
+                        done += 1
+                        task.advance()
+                except DataError as error:
+                    raise type(error)(f"{self._sentences[done].where}: {error} ({extractor.info.name})") from error
+            if replaced:
+                self._note(
+                    f"{extractor.info.name} has no pieces for {replaced} words (control characters and the like); "
+                    "they stand as its unknown token"
+                )
+
+    def _run_model(
+        self, position: int, tasks: Sequence[str], analyses: Sequence[str]
+    ) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
+        units = [
+            _Unit(kind, name, position, untrained, seed)
+            for untrained in ((False, True) if self._has_untrained_copy(position) else (False,))
+            for seed in self._config.seed
+            for kind, names in (("task", tasks), ("analysis", analyses))
+            for name in names
+        ]
+        frames = []
+        for untrained, seed in dict.fromkeys((unit.untrained, unit.seed) for unit in units):
+            group = [unit for unit in units if (unit.untrained, unit.seed) == (untrained, seed)]
+            missing = [unit for unit in group if not self._space.has(unit.key)]
+            if missing:
+                self._run_group(missing)
+            frames += [self._space.load(unit.key) for unit in group if self._space.has(unit.key)]
+        return frames
+
+    def _has_untrained_copy(self, position: int) -> bool:
+        return self._config.untrained and self._models[position].info.family != "layer-file"
+
+    def _run_group(self, units: Sequence[_Unit]) -> None:
+        """Units of one network: it is loaded once and, for all its tasks, read once."""
+        first = units[0]
+        trained = self._models[first.position]
+        extractor = (
+            load_untrained(self._config, first.position, trained.info.name, first.seed) if first.untrained else trained
+        )
+        tasks = [unit for unit in units if unit.kind == "task"]
+        if tasks:
+            with self._stored(extractor, first) as store:
+                for unit in tasks:
+                    self._run_task(unit, extractor, store)
+        for unit in units:
+            if unit.kind == "analysis":
+                self._run_analysis(unit, extractor)
+
+    @contextmanager
+    def _stored(self, extractor: Extractor, unit: _Unit) -> Iterator[RepresentationStore]:
+        """All selected layers of the corpus on disk, for as long as the tasks of one network run."""
+        import shutil
+
+        # Trained vectors do not depend on the seed: the store of the first seed serves all.
+        weights = f"untrained-{unit.seed}" if unit.untrained else "trained"
+        folder = self._space.path(f"store-{unit.position:02d}-{weights}")
+        costs_file = self._space.path(f"extraction-{unit.position:02d}-{weights}.costs")
+        if (folder / "manifest.json").exists():
+            store = RepresentationStore.open(folder)
+        else:
+            watch = Stopwatch()
+            store = write_store(
+                extractor,
+                self._words,
+                folder,
+                layers=self._config.layer,
+                pooling=self._config.pooling,
+                batch_size=self._config.batch_size,
+                progress=self._progress,
+            )
+            words = sum(map(len, self._words))
+            rows = watch.rows(words=words, condition="extraction", kind="analysis", **self._context(extractor))
+            write_table(costs_file, tidy(rows))
+        try:
+            yield store
+        finally:
+            if unit.untrained or unit.seed == self._config.seed[-1]:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _run_task(self, unit: _Unit, extractor: Extractor, store: RepresentationStore) -> None:
+        from probes.evaluation import evaluate_layers
+        from probes.features import item_features
+
+        task = self._build_task(unit.name, unit.seed)
+        corpus_items = {
+            split: replace(items, sentence=self._indices[unit.seed][split][items.sentence])
+            for split, items in task.splits.items()
+        }
+
+        def features(layer: int, part: str, split: str) -> np.ndarray[Any, np.dtype[np.float32]]:
+            return item_features(store.layer(layer, part), store.offsets, corpus_items[split])
+
+        watch = Stopwatch()
+        result = evaluate_layers(
+            task,
+            features,
+            model=extractor.info,
+            layers=store.layers,
+            parts=tuple(extractor.info.parts),
+            pooling=self._config.pooling,
+            data=self._data,
+            seed=unit.seed,
+            control=self._config.control,
+            baselines=not unit.untrained,
+            resamples=self._config.resamples,
+            progress=self._progress,
+        )
+        costs = watch.rows(kind="probe", task=unit.name, seed=unit.seed, **self._context(extractor))
+        self._space.save(unit.key, result.to_frame(), tidy(costs))
+
+    def _run_analysis(self, unit: _Unit, extractor: Extractor) -> None:
+        from analyses.registry import ANALYSES
+
+        reason = ANALYSES[unit.name].applicable(extractor.info)
+        if reason is not None:
+            self._note(f"{unit.name} is left out for {extractor.info.name}: {reason}")
+            return
+        watch = Stopwatch()
+        frame = self._analysis_functions()[unit.name](unit, extractor)
+        if frame is None:
+            return
+        costs = watch.rows(kind="analysis", condition=unit.name, seed=unit.seed, **self._context(extractor))
+        self._space.save(unit.key, frame, tidy(costs))
+
+    def _analysis_functions(self) -> dict[str, Callable[[_Unit, Extractor], pd.DataFrame | None]]:
+        return {"direction_shares": self._direction_shares, "attention_distance": self._attention_distance}
+
+    def _direction_shares(self, unit: _Unit, extractor: Extractor) -> pd.DataFrame | None:
+        from analyses import direction_shares
+
+        contexts = self._shared_contexts(unit.seed)
+        if contexts is None:
+            return None
+        return direction_shares(
+            extractor,
+            self._words,
+            contexts=contexts,
+            layers=self._config.layer,
+            pooling=self._config.pooling,
+            batch_size=self._config.batch_size,
+            resamples=self._config.resamples,
+            seed=unit.seed,
+            data=self._data,
+            progress=self._progress,
+        ).to_frame()
+
+    def _shared_contexts(self, seed: int) -> ContextSet | None:
+        """Targets and contexts, the same for all models, lengths constant in the tokens of each."""
+        if seed not in self._contexts:
+            from analyses import collect_contexts
+            from analyses.registry import ANALYSES
+
+            usable = [x for x in self._models if ANALYSES["direction_shares"].applicable(x.info) is None]
+            settings = self._config.direction_shares
+            try:
+                contexts = collect_contexts(
+                    usable,
+                    self._words,
+                    side=settings.side,
+                    grid=settings.grid,
+                    targets=settings.targets,
+                    seed=seed,
+                )
+                for note in contexts.notes:
+                    self._note(f"direction shares: {note}")
+                self._contexts[seed] = contexts
+            except DataError as error:
+                if self._config.analysis is not None:
+                    raise
+                self._note(f"direction_shares is left out: {error}")
+                self._contexts[seed] = None
+        return self._contexts[seed]
+
+    def _attention_distance(self, unit: _Unit, extractor: Extractor) -> pd.DataFrame:
+        from analyses import attention_distance
+
+        limit = self._config.attention.sentences
+        words = self._words
+        if limit is not None and limit < len(words):
+            drawn = np.sort(generator_for(unit.seed, "attention").choice(len(words), limit, replace=False))
+            words = [words[index] for index in drawn]
+            self._note(f"attention analyses read {limit} of {len(self._words)} sentences, drawn by the seed")
+        return attention_distance(
+            extractor,
+            words,
+            layers=self._config.layer,
+            batch_size=self._config.batch_size,
+            resamples=self._config.resamples,
+            seed=unit.seed,
+            data=self._data,
+            progress=self._progress,
+        ).to_frame()
+
+    def _context(self, extractor: Extractor) -> dict[str, Any]:
+        info = extractor.info
+        return {"model": info.name, "family": info.family, "weights": info.weights, "data": self._data}
+
+    def _write(self, frames: Sequence[Sequence[tuple[pd.DataFrame, pd.DataFrame]]]) -> RunResult:
+        import pandas as pd
+
+        space = self._space
+        pairs = [pair for model in frames for pair in model]
+        if not pairs:
+            raise JanusError(f"nothing could be run: {'; '.join(self._notes)}")
+        results = pd.concat([results for results, _ in pairs], ignore_index=True)
+        extraction = [read_table(path) for path in sorted(space.path("").glob("extraction-*.costs"))]
+        costs = pd.concat([*extraction, *(costs for _, costs in pairs)], ignore_index=True)
+        splits = (
+            {split: len(indices) for split, indices in self._indices[self._config.seed[0]].items()}
+            if (self._indices)
+            else {}
+        )
+        record = run_record(
+            self._config,
+            command=self._command,
+            models=self._models,
+            corpora=self._corpora,
+            splits=splits,
+            notes=self._notes,
+        )
+        write_table(space.folder / "results.parquet", results)
+        with written_whole(space.folder / "results.csv") as temporary:
+            results.to_csv(temporary, index=False)
+        write_table(space.folder / "costs.parquet", costs)
+        write_json(space.folder / RUN_FILE, record)
+        with self._progress.task("rendering the report", None):
+            render(space.folder)
+        space.finish()
+        return RunResult(space.folder, results, costs, record)
+
+
+def _choose_folder(out: str | Path | None, config: RunConfig) -> Path:
+    if out is not None:
+        return Path(out).expanduser()
+    settings = {**config.measured(), "version": version()}
+    number = 1
+    while True:
+        folder = Path(DEFAULT_FOLDER if number == 1 else f"{DEFAULT_FOLDER}-{number}")
+        if Workspace.refusal(folder, settings) is None:
+            return folder
+        number += 1
