@@ -1,0 +1,67 @@
+"""Which analyses exist, what each needs and gives: what ``probe analyses`` lists and a run chooses from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from analyses.attention_distance import MEASURES
+from extractors.representation import ModelInfo
+
+
+@dataclass(frozen=True)
+class AnalysisInfo:
+    """An analysis that can be asked for by name."""
+
+    name: str
+    """Its name; the function of that name in `analyses` runs it."""
+    description: str
+    """One sentence for a list."""
+    needs: str
+    """What model and data must have, in plain words."""
+    measures: tuple[str, ...]
+    """The names in the column ``measure`` of its rows."""
+    needs_attention: bool = False
+    """Whether it reads attention maps."""
+
+    def applicable(self, info: ModelInfo) -> str | None:
+        """Say why the analysis cannot be run on a model; None if it can.
+
+        Parameters
+        ----------
+        info : ModelInfo
+            The model.
+
+        Returns
+        -------
+        str or None
+            The reason, for a sentence such as ``attention_distance skipped for elmo-small: it has no attention``.
+        """
+        if self.needs_attention and info.heads is None:
+            return f"{info.name} ({info.family}) has no attention"
+        return None
+
+
+ANALYSES: dict[str, AnalysisInfo] = {
+    analysis.name: analysis
+    for analysis in (
+        AnalysisInfo(
+            name="direction_shares",
+            description="How much of a word's contextual variance is due to its left, its right, and their interaction",
+            needs="any model; sentences in which some words recur (a few hundred at least, some two thousand are plenty)",
+            measures=(
+                "direction_share_left",
+                "direction_share_right",
+                "direction_share_interaction",
+                "contextual_share",
+            ),
+        ),
+        AnalysisInfo(
+            name="attention_distance",
+            description="How far and to which side each attention head looks, beside uniform attention",
+            needs="a model with attention; any sentences",
+            measures=tuple(MEASURES),
+            needs_attention=True,
+        ),
+    )
+}
+"""Analyses by name."""
