@@ -62,9 +62,14 @@ def test_a_failure_at_once_leaves_no_trace(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), workspace(tmp_path / "run", SETTINGS):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ZeroDivisionError), workspace(tmp_path / "run", SETTINGS) as space:
-        space.save("unit", ROWS, ROWS)
-        raise ZeroDivisionError
+
+    def one_unit_then_failure() -> None:
+        with workspace(tmp_path / "run", SETTINGS) as space:
+            space.save("unit", ROWS, ROWS)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        one_unit_then_failure()
     assert (tmp_path / "run" / UNFINISHED / "unit.parquet").exists()
 
 
