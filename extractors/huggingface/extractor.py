@@ -1,0 +1,143 @@
+"""The extractor over a Hugging Face model: pieces and windows in, word vectors and word-level attention out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from extractors.base import Extractor, Prepared, Window, WindowOutput
+from extractors.foundation.errors import AlignmentError, ModelError
+from extractors.huggingface.alignment import WordTokenizer, divide_into_windows
+from extractors.huggingface.attention import word_attention
+from extractors.huggingface.network import Network
+from extractors.pooling import pool_pieces
+from extractors.representation import ModelInfo
+
+if TYPE_CHECKING:
+    import torch
+
+
+class HuggingFaceExtractor(Extractor):
+    """Per-layer vectors of any encoder or decoder of Hugging Face transformers; made by `load_huggingface`.
+
+    Layers are the model's own ``hidden_states``: layer 0 is the input of its first block (word vectors, with positions
+    where the family adds them there), layer l the output of block l. Families that end in a final layer norm (GPT-2,
+    Llama, T5) apply it to the last of these, so that their last layer is the normalised one and the only one that is.
+    Special tokens are added and removed, padding is on the right and masked. float16 and bfloat16 networks give float32
+    vectors.
+
+    Attributes
+    ----------
+    info : ModelInfo
+        What the model is.
+    tokenizer : transformers tokenizer
+        The fast tokenizer of the checkpoint.
+    overlap : float
+        Share of a window that is read again by the next one, for sentences beyond the longest input.
+    """
+
+    def __init__(
+        self, network: Network, tokenizer: Any, words: WordTokenizer, info: ModelInfo, *, overlap: float = 0.5
+    ) -> None:
+        self.info = info
+        self.tokenizer = tokenizer
+        self.overlap = overlap
+        self._network = network
+        self._words = words
+
+    @property
+    def model(self) -> Any:
+        """The network itself, in evaluation mode."""
+        return self._network.model
+
+    def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
+        sentence = self._words(words, where)
+        lengths = [len(ids) for ids in sentence.ids]
+        around = len(self._words.prefix) + len(self._words.suffix)
+        limit = self.info.max_pieces
+        capacity = sum(lengths) if limit is None else limit - around
+        longest = max(range(len(lengths)), key=lengths.__getitem__)
+        if lengths[longest] > capacity:
+            raise AlignmentError(
+                f"{where}: word {longest + 1} ({words[longest][:40]!r}) has {lengths[longest]} pieces, but "
+                f"{self.info.name} reads at most {capacity}; shorten or remove the word, together with its label"
+            )
+        if max(map(max, sentence.ids)) >= self._network.vocabulary:
+            raise ModelError(
+                f"{where}: the tokenizer of {self.info.name} gives piece {max(map(max, sentence.ids))}, but the model has "
+                f"{self._network.vocabulary} word vectors; tokenizer and weights are not of one model"
+            )
+        windows = []
+        for span in divide_into_windows(lengths, capacity, overlap=self.overlap):
+            ids = [*self._words.prefix]
+            for word in range(span.start, span.stop):
+                ids.extend(sentence.ids[word])
+            ids.extend(self._words.suffix)
+            payload = (np.array(ids), np.array(lengths[span.start : span.stop]))
+            windows.append(Window(span.start, span.stop, span.keep, len(ids), payload))
+        return Prepared(sentence.alignment, tuple(windows))
+
+    def _forward(
+        self, windows: Sequence[Window], *, layers: tuple[int, ...], pooling: str, attention: bool
+    ) -> list[WindowOutput]:
+        import torch
+
+        prefix = len(self._words.prefix)
+        ids = np.full((len(windows), max(window.length for window in windows)), self._network.pad_id)
+        mask, types = np.zeros_like(ids), np.zeros_like(ids)
+        of_words = np.zeros(ids.shape, dtype=bool)
+        for row, window in enumerate(windows):
+            pieces, lengths = window.payload
+            ids[row, : window.length] = pieces
+            mask[row, : window.length] = 1
+            types[row, : window.length] = self._segments(window.length)
+            of_words[row, prefix : prefix + lengths.sum()] = True
+        device = self._network.model.device
+        inputs = [torch.from_numpy(array).to(device) for array in (ids, mask, types)]
+        hidden_states, maps = self._network(*inputs, attention=attention)
+
+        # Row after row, the pieces of words follow one another, so a word is a run of pieces in the flattened batch.
+        positions = torch.from_numpy(np.flatnonzero(of_words)).to(device)
+        lengths = torch.from_numpy(np.concatenate([window.payload[1] for window in windows])).to(device)
+        pooled = torch.stack(
+            [pool_pieces(hidden_states[layer].flatten(0, 1)[positions], lengths, pooling) for layer in layers]
+        )
+        hidden = pooled.cpu().numpy()
+        outputs = []
+        first = 0
+        for row, window in enumerate(windows):
+            stop = first + window.stop - window.start
+            vectors = hidden[:, first:stop].copy()  # a view would keep the whole batch alive
+            first = stop
+            if attention:
+                blocks = [maps[layer - 1][row] for layer in layers if layer > 0]
+                outputs.append(WindowOutput(vectors, *self._reduce(blocks, window)))
+            else:
+                outputs.append(WindowOutput(vectors))
+        return outputs
+
+    def _segments(self, length: int) -> npt.NDArray[np.int64]:
+        before, after, types = len(self._words.prefix), len(self._words.suffix), self._words.type_ids
+        inside = [types[before]] * (length - before - after)
+        return np.array([*types[:before], *inside, *types[before + 1 :]])
+
+    def _reduce(self, blocks: list[torch.Tensor], window: Window) -> tuple[Any, Any]:
+        """Word-level maps of one window, from maps (heads, pieces, pieces) of each layer."""
+        import torch
+
+        lengths = window.payload[1]
+        words = len(lengths)
+        if not blocks:
+            heads = self.info.heads or 0
+            dtype = np.float64 if self.info.dtype == "float64" else np.float32
+            return np.zeros((0, heads, words, words), dtype), np.zeros((0, heads, words), dtype)
+        word_of_piece = np.full(window.length, -1)
+        prefix = len(self._words.prefix)
+        word_of_piece[prefix : prefix + lengths.sum()] = np.repeat(np.arange(words), lengths)
+        owners = torch.from_numpy(word_of_piece).to(blocks[0].device)
+        size = window.length
+        maps = torch.stack([word_attention(block[:, :size, :size], owners, words) for block in blocks]).cpu().numpy()
+        return maps[..., :words].copy(), maps[..., words].copy()
