@@ -12,8 +12,9 @@ import numpy.typing as npt
 POOLINGS = ("first", "last", "mean", "max")
 """How the vectors of a word's pieces become the word's vector."""
 
-DIRECTIONALITIES = ("bidirectional", "left-to-right", "right-to-left", "concatenated")
-"""``concatenated``: two one-directional models side by side, as in ELMo."""
+DIRECTIONALITIES = ("bidirectional", "left-to-right", "right-to-left", "concatenated", "unknown")
+"""``concatenated``: two one-directional models side by side, as in ELMo. ``unknown``: vectors of a file that does not say
+which model made them."""
 
 FloatArray = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
@@ -53,6 +54,8 @@ class ModelInfo:
     """Revision on the hub, when loaded from one."""
     note: str = ""
     """What a reader must know, e.g. that the checkpoint is a sentence encoder without a masked-LM head."""
+    seed: int | None = None
+    """Seed that untrained weights were drawn from; None for trained weights."""
 
     @property
     def layers(self) -> tuple[int, ...]:
