@@ -97,10 +97,12 @@ class DirectionShares:
         """
         units = self.components[layer, part, condition]
         result = bootstrap(units, _ratios, resamples=self.resamples, seed=self.seed)
-        sums = units.sum(axis=0)
-        if sums[:3].sum() <= self.floor * sums[4]:
-            for array in (result.value, result.low, result.high):
-                array[:3] = np.nan
+        # What is noise as it stands stays noise when divided or normed, however large it becomes by that.
+        for tested in (units, self.components[layer, part, CROSSED]):
+            sums = tested.sum(axis=0)
+            if sums[:3].sum() <= self.floor * sums[4]:
+                for array in (result.value, result.low, result.high):
+                    array[:3] = np.nan
         return result
 
     def rows(self) -> list[dict[str, Any]]:
