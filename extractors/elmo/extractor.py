@@ -278,6 +278,7 @@ def load_elmo(
         parameters=count_parameters(checked),
         dtype=dtype,
         checksum="" if untrained else checksum_of(options, weights),
+        seed=seed if untrained else None,
     )
     return ElmoExtractor(network.to(device=device, dtype=torch_dtype), checked, info)
 
