@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -88,7 +89,7 @@ def write_layer_file(
     index: dict[str, str] = {}
     first: SentenceRepresentation | None = None
     number = -1
-    with written_whole(path) as temporary, h5py.File(temporary, "w") as file:
+    with written_whole(path) as temporary, _new_hdf5(temporary) as file:
         for number, item in enumerate(representations):
             first = first or item
             where = f"sentence {number + 1}"
@@ -507,6 +508,25 @@ def _reading(path: Path, key: str | None = None) -> Iterator[None]:
         raise StoreError(
             f"{where} cannot be read ({error}); the file is damaged or cut short, make or copy it again"
         ) from error
+
+
+@contextmanager
+def _new_hdf5(path: Path) -> Iterator[Any]:
+    """Create an HDF5 file. On a full disk h5py fails once more, with a RuntimeError, when it closes the file."""
+    import h5py
+
+    file = h5py.File(path, "w")
+    try:
+        yield file
+    except BaseException:
+        with suppress(RuntimeError, OSError):
+            file.close()
+        raise
+    try:
+        file.close()
+    except RuntimeError as error:
+        number = re.search(r"errno = (\d+)", str(error))
+        raise OSError(int(number[1]) if number else 0, str(error)) from error
 
 
 def _is_number(name: str) -> bool:

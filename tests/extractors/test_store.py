@@ -137,6 +137,19 @@ def test_others_can_read_it_with_safetensors_and_pandas_alone(store: Representat
         assert file.metadata()["pooling"] == "mean"
 
 
+def test_the_documented_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documentation = Path(__file__).resolve().parents[2] / "docs" / "representation-files.md"
+    example = documentation.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    assert "janus" not in example
+    assert "extractors" not in example
+    write_store(FakeExtractor(), TEXT, tmp_path / "my-store")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"print": lambda *values: None}
+    exec(example.replace("layer_06", "layer_01"), names)
+    np.testing.assert_array_equal(names["third"], whole_layer(1)[4:9])
+    np.testing.assert_array_equal(names["banks"], whole_layer(1)[[1, 6]])
+
+
 def test_one_layer_is_readable_without_the_others(store: RepresentationStore) -> None:
     (store.folder / "layer_00.safetensors").unlink()
     (store.folder / "layer_02.safetensors").write_bytes(b"damaged")
@@ -159,7 +172,7 @@ def test_precision_on_disk(tmp_path: Path, dtype: str, tolerance: float) -> None
 
 
 def test_a_value_too_large_for_float16_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="float16 cannot hold the vectors of sentence 1.*float32"):
+    with pytest.raises(UsageError, match=r"float16 cannot hold the vectors of sentence 1.*float32"):
         write_store(FakeExtractor(scale=1e6), TEXT, tmp_path / "store", dtype="float16")
     assert list(tmp_path.iterdir()) == []
 
@@ -221,7 +234,7 @@ def test_a_killed_process_leaves_no_store(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_a_plain_error_and_leaves_nothing(tmp_path: Path, limited_file_size: None) -> None:
-    with pytest.raises(OutputError, match="cannot write .*store: "):
+    with pytest.raises(OutputError, match=r"cannot write .*store: "):
         write_store(FakeExtractor(), TEXT * 200, tmp_path / "store")
     assert list(tmp_path.iterdir()) == []
 
@@ -284,9 +297,9 @@ def test_check_refuses_another_model_text_pooling_or_layer(store: Representation
     store.check(extractor=same, sentences=TEXT, pooling="mean", layers="0,last")
     other = FakeExtractor()
     other.info = replace(other.info, name="other", checksum="decaf")
-    with pytest.raises(StoreError, match="checksum 'c0ffee', asked for other .* checksum 'decaf'"):
+    with pytest.raises(StoreError, match=r"checksum 'c0ffee', asked for other .* checksum 'decaf'"):
         store.check(extractor=other)
-    with pytest.raises(StoreError, match="another text: 4 sentences, 10 words.*asked for 3 sentences, 9 words"):
+    with pytest.raises(StoreError, match=r"another text: 4 sentences, 10 words.*asked for 3 sentences, 9 words"):
         store.check(sentences=TEXT[:3])
     with pytest.raises(StoreError, match="another text"):
         store.check(sentences=[TEXT[1], TEXT[0], *TEXT[2:]])
@@ -302,7 +315,7 @@ def test_untrained_weights_are_told_apart_by_their_seed(tmp_path: Path) -> None:
     store.check(extractor=drawn)
     again = FakeExtractor()
     again.info = replace(drawn.info, seed=2)
-    with pytest.raises(StoreError, match="seed 1, asked for fake .* seed 2"):
+    with pytest.raises(StoreError, match=r"seed 1, asked for fake .* seed 2"):
         store.check(extractor=again)
 
 
