@@ -50,4 +50,5 @@ def pool_pieces(vectors: torch.Tensor, lengths: torch.Tensor, pooling: str) -> t
     words = exact.new_zeros(len(lengths), exact.shape[1])
     if pooling == "mean":
         return words.index_add_(0, word_of_piece, exact) / lengths.unsqueeze(1)
-    return words.index_reduce_(0, word_of_piece, exact, "amax", include_self=False)
+    index = word_of_piece.unsqueeze(1).expand_as(exact)
+    return words.scatter_reduce_(0, index, exact, "amax", include_self=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from logging import ERROR
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,7 @@ def load_huggingface(
         checksum="" if untrained else checkpoint.checksum(),
         revision=checkpoint.revision,
         note=note,
+        seed=seed if untrained else None,
     )
     return HuggingFaceExtractor(network, tokenizer, words, info)
 
@@ -147,7 +149,6 @@ def _load_model(checkpoint: Checkpoint, dtype: str, seed: int | None, trust_remo
         if seed is not None:
             torch.default_generator.manual_seed(seed)
             model = AutoModel.from_config(config, trust_remote_code=trust_remote_code, **{named: torch.float32})
-            model = model.to(getattr(torch, dtype))
         else:
             model, report = AutoModel.from_pretrained(
                 folder,
@@ -159,7 +160,24 @@ def _load_model(checkpoint: Checkpoint, dtype: str, seed: int | None, trust_remo
                 **{named: getattr(torch, dtype)},
             )
             _refuse_missing(report["missing_keys"], checkpoint, bool(getattr(config, "is_encoder_decoder", False)))
+    _cast(model, getattr(torch, dtype))
     return model.get_encoder() if getattr(config, "is_encoder_decoder", False) else model
+
+
+def _cast(model: Any, dtype: torch.dtype) -> None:
+    """Bring the parameters that loading left in another precision (XLNet's, all of an untrained copy) to `dtype`.
+
+    For half precision the family's own exceptions and all buffers (rotary frequencies) stay in float32.
+    """
+    import torch
+
+    if dtype == torch.float64:
+        model.to(dtype)
+        return
+    spared = set(getattr(model, "_keep_in_fp32_modules", None) or ())
+    for path, parameter in model.named_parameters():
+        if parameter.is_floating_point() and not spared & set(path.split(".")):
+            parameter.data = parameter.data.to(dtype)
 
 
 def _refuse_missing(missing: Any, checkpoint: Checkpoint, encoder_decoder: bool) -> None:
@@ -261,17 +279,16 @@ def _plain_errors(checkpoint: Checkpoint, what: str) -> Iterator[None]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep transformers and the hub client from printing while loading; their settings are put back afterwards."""
-    from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from huggingface_hub.utils import logging as hub_logging
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
     from transformers.utils import logging
 
     level, hub_level = logging.get_verbosity(), hub_logging.get_verbosity()
     bars, hub_bars = logging.is_progress_bar_enabled(), not are_progress_bars_disabled()
     logging.set_verbosity_error()
-    hub_logging.set_verbosity_error()
+    hub_logging.set_verbosity(ERROR)
     logging.disable_progress_bar()
-    if hub_bars:
-        disable_progress_bars()
+    disable_progress_bars()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -280,6 +297,5 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         hub_logging.set_verbosity(hub_level)
         if bars:
-            logging.enable_progress_bar()
-        if hub_bars:
-            enable_progress_bars()
+            logging.enable_progress_bar()  # enables the hub's bars too
+        (enable_progress_bars if hub_bars else disable_progress_bars)()
