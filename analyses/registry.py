@@ -22,6 +22,8 @@ class AnalysisInfo:
     """The names in the column ``measure`` of its rows."""
     needs_attention: bool = False
     """Whether it reads attention maps."""
+    needs_new_sentences: bool = False
+    """Whether it composes sentences of its own, which a file of stored vectors cannot read."""
 
     def applicable(self, info: ModelInfo) -> str | None:
         """Say why the analysis cannot be run on a model; None if it can.
@@ -38,6 +40,8 @@ class AnalysisInfo:
         """
         if self.needs_attention and info.heads is None:
             return f"{info.name} ({info.family}) has no attention"
+        if self.needs_new_sentences and info.family == "layer-file":
+            return f"{info.name} holds stored vectors and cannot read new sentences"
         return None
 
 
@@ -54,6 +58,7 @@ ANALYSES: dict[str, AnalysisInfo] = {
                 "direction_share_interaction",
                 "contextual_share",
             ),
+            needs_new_sentences=True,
         ),
         AnalysisInfo(
             name="attention_distance",

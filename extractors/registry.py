@@ -95,8 +95,9 @@ def load_extractor(
     ----------
     model : str or Path
         A registered name (``elmo-original``, ``minilm-l6``; see `KNOWN_MODELS`); a folder with ``options.json`` and one
-        ``*.hdf5`` weight file (ELMo's official format); an ELMo weight file, with `options_file`; a Hugging Face
-        folder; or a Hugging Face id.
+        ``*.hdf5`` weight file (ELMo's official format); an ELMo weight file, with `options_file` or with its options
+        file beside it; an HDF5 file of stored vectors (see `extractors.layer_files`); a Hugging Face folder; or a
+        Hugging Face id.
     device : str
         A torch device, e.g. ``cpu`` or ``cuda:0``.
     dtype : {"float32", "float64", "float16", "bfloat16"}
@@ -139,6 +140,13 @@ def load_extractor(
 
         options, weights = fetch_elmo(known, cache_dir=cache_dir, offline=offline)
         return load_elmo(options, weights, name=known.name, device=device, dtype=dtype, untrained=untrained, seed=seed)
+    if options_file is None and path.suffix in (".hdf5", ".h5"):
+        from extractors.layer_files import is_layer_file, read_layer_file
+
+        if is_layer_file(path):
+            if untrained:
+                raise UsageError(f"{path} holds stored vectors, not a network; there is no untrained copy of it")
+            return read_layer_file(path)
     if options_file is not None or path.suffix in (".hdf5", ".h5") or _is_elmo_folder(path):
         from extractors.elmo import find_elmo_files, load_elmo
 

@@ -169,7 +169,7 @@ def models_command(as_json: AsJson = False) -> None:
     """List the models that can be asked for by name, and what else can be given."""
     from extractors import KNOWN_MODELS
 
-    known = [
+    known: list[dict[str, Any]] = [
         {"name": model.name, "description": model.description, "note": model.note, "urls": list(model.urls)}
         for model in KNOWN_MODELS.values()
     ]
@@ -202,16 +202,18 @@ def tasks_command(data: Data = None, as_json: AsJson = False) -> None:
         _show(table, "Name the tasks that your files allow with: probe tasks --data FILE")
         return
     from probes.corpora import read_corpora
+    from probes.splits import split_corpora
 
-    sentences = [sentence for corpus in read_corpora(_many_paths(data) or []) for sentence in corpus.sentences]
-    usual = set(default_tasks(sentences))
-    found = [{"name": name, "default": name in usual} for name in available_tasks(sentences)]
+    corpora = read_corpora(_many_paths(data) or [])
+    usual = set(default_tasks(split_corpora(corpora)))
+    names = available_tasks([sentence for corpus in corpora for sentence in corpus.sentences])
+    found = [{"name": name, "default": name in usual} for name in names]
     if as_json:
         _print_json(found)
         return
     table = _table("task", "run without --task")
-    for row in found:
-        table.add_row(str(row["name"]), "yes" if row["default"] else "no")
+    for entry in found:
+        table.add_row(str(entry["name"]), "yes" if entry["default"] else "no")
     _show(table)
 
 

@@ -157,6 +157,9 @@ class _Study:
     def __init__(self, config: RunConfig, space: Workspace, progress: Progress, command: str | None) -> None:
         self._config, self._space, self._progress, self._command = config, space, progress, command
         self._notes_file = space.path("notes.json")
+        self._splits: dict[int, dict[str, np.ndarray[Any, np.dtype[np.int64]]]] = {}
+        self._tasks: dict[tuple[str, int], Task] = {}
+        self._contexts: dict[int, ContextSet | None] = {}
         self._notes: list[str] = read_json(self._notes_file)["notes"] if self._notes_file.exists() else []
 
     def run(self) -> RunResult:
@@ -177,7 +180,6 @@ class _Study:
         space.pin("models", [describe_model(extractor.info) for extractor in self._models])
         analyses = self._plan_analyses()
         self._validate_alignment()
-        self._contexts: dict[int, ContextSet | None] = {}
         frames = [self._run_model(position, tasks, analyses) for position in range(len(self._models))]
         return self._write(frames)
 
@@ -196,51 +198,41 @@ class _Study:
             return read_corpora(self._config.data or [SAMPLE_CORPUS])
 
     def _plan_tasks(self) -> list[str]:
-        """The tasks to run; building them for the first seed now finds every fault in the data before any model runs."""
-        from probes.tasks import available_tasks, default_tasks
+        """The tasks to run; building them for every seed now finds every fault in the data before any model runs."""
+        from probes.tasks import available_tasks, build_task, default_tasks
 
         config = self._config
-        if config.task is None:
-            if config.analysis is not None:
-                return []
-            names = list(default_tasks(self._sentences))
-            if not available_tasks(self._sentences):
+        wanted = config.task
+        if wanted is None and (config.analysis is not None or not available_tasks(self._sentences)):
+            if config.analysis is None:
                 self._note("the data hold no labels: only analyses are run")
-        else:
-            names = list(dict.fromkeys(config.task))
-        self._tasks: dict[tuple[str, int], Task] = {}
-        self._indices: dict[int, dict[str, np.ndarray[Any, np.dtype[np.int64]]]] = {}
+            return []
+        self._splits = {seed: self._split(seed) for seed in config.seed}
+        names = default_tasks(self._split_sentences(config.seed[0])) if wanted is None else dict.fromkeys(wanted)
         kept = []
         for name in names:
             try:
                 for seed in config.seed:
-                    self._build_task(name, seed)
+                    self._tasks[name, seed] = build_task(name, self._split_sentences(seed))
                 kept.append(name)
             except DataError as error:
-                if config.task is not None:
+                if wanted is not None:
                     raise
                 self._note(f"task {name} is left out: {error}")
-        if names and not kept:
-            raise DataError(f"no task can be run on these data: {'; '.join(self._notes)}")
         return kept
 
-    def _build_task(self, name: str, seed: int) -> Task:
+    def _split(self, seed: int) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+        """Split -> numbers of its sentences in the order of the store."""
         from probes.splits import split_corpora
-        from probes.tasks import build_task
 
-        if seed not in self._indices:
-            self._splits = split_corpora(self._corpora, seed=seed, by=self._config.split_by)
-            number = {id(sentence): index for index, sentence in enumerate(self._sentences)}
-            self._indices[seed] = {
-                split: np.array([number[id(sentence)] for sentence in sentences], dtype=np.int64)
-                for split, sentences in self._splits.items()
-            }
-        if (name, seed) not in self._tasks:
-            splits = {
-                split: [self._sentences[index] for index in indices] for split, indices in self._indices[seed].items()
-            }
-            self._tasks[name, seed] = build_task(name, splits)
-        return self._tasks[name, seed]
+        number = {id(sentence): index for index, sentence in enumerate(self._sentences)}
+        return {
+            split: np.array([number[id(sentence)] for sentence in sentences], dtype=np.int64)
+            for split, sentences in split_corpora(self._corpora, seed=seed, by=self._config.split_by).items()
+        }
+
+    def _split_sentences(self, seed: int) -> dict[str, list[CorpusSentence]]:
+        return {split: [self._sentences[index] for index in indices] for split, indices in self._splits[seed].items()}
 
     def _plan_analyses(self) -> list[str]:
         from analyses.registry import ANALYSES
@@ -348,9 +340,9 @@ class _Study:
         from probes.evaluation import evaluate_layers
         from probes.features import item_features
 
-        task = self._build_task(unit.name, unit.seed)
+        task = self._tasks[unit.name, unit.seed]
         corpus_items = {
-            split: replace(items, sentence=self._indices[unit.seed][split][items.sentence])
+            split: replace(items, sentence=self._splits[unit.seed][split][items.sentence])
             for split, items in task.splits.items()
         }
 
@@ -427,6 +419,7 @@ class _Study:
                     grid=settings.grid,
                     targets=settings.targets,
                     seed=seed,
+                    upos=self._upos(),
                 )
                 for note in contexts.notes:
                     self._note(f"direction shares: {note}")
@@ -437,6 +430,13 @@ class _Study:
                 self._note(f"direction_shares is left out: {error}")
                 self._contexts[seed] = None
         return self._contexts[seed]
+
+    def _upos(self) -> list[list[str]] | None:
+        """The tags of all words, if every word has one."""
+        tags = [sentence.columns.get("upos") for sentence in self._sentences]
+        if any(column is None or None in column for column in tags):
+            return None
+        return [[tag or "" for tag in column or ()] for column in tags]
 
     def _attention_distance(self, unit: _Unit, extractor: Extractor) -> pd.DataFrame:
         from analyses import attention_distance
@@ -472,17 +472,13 @@ class _Study:
         results = pd.concat([results for results, _ in pairs], ignore_index=True)
         extraction = [read_table(path) for path in sorted(space.path("").glob("extraction-*.costs"))]
         costs = pd.concat([*extraction, *(costs for _, costs in pairs)], ignore_index=True)
-        splits = (
-            {split: len(indices) for split, indices in self._indices[self._config.seed[0]].items()}
-            if (self._indices)
-            else {}
-        )
+        first = self._splits.get(self._config.seed[0], {})
         record = run_record(
             self._config,
             command=self._command,
             models=self._models,
             corpora=self._corpora,
-            splits=splits,
+            splits={split: len(indices) for split, indices in first.items()},
             notes=self._notes,
         )
         write_table(space.folder / "results.parquet", results)
