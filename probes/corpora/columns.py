@@ -133,7 +133,7 @@ def read_columns(text: str, path: Path, columns: Sequence[str] | None = None) ->
         if name in ("word", "_"):
             continue
         values = [[fields[position] for _, fields in block.rows] for block in blocks]
-        if _is_tagged({value for sentence in values for value in sentence}):
+        if name == "ner" or _is_tagged({value for sentence in values for value in sentence}):
             values = _as_iob2(values, blocks, path)
         for sentence, of_block in zip(values, labels, strict=True):
             if any(value != "_" for value in sentence):
@@ -186,9 +186,13 @@ def _blocks(text: str, path: Path) -> tuple[list[_Block], int]:
     rows: list[tuple[int, list[str]]] = []
     identifier: str | None = None
     document: str | None = None
-    documents = width = first = 0
-    tabs = False
-    for number, line in enumerate([*text.split("\n"), ""], start=1):
+    documents = 0
+    lines = [*text.split("\n"), ""]
+    # A word may be "#", so the columns are those of the first line that cannot be a comment.
+    first = next((i for i, line in enumerate(lines) if line.strip(" \t") and not line.startswith(("#", _DOCUMENT))), 0)
+    tabs = "\t" in lines[first]
+    width = len(_split(lines[first], tabs))
+    for number, line in enumerate(lines, start=1):
         boundary = line.startswith(_DOCUMENT)
         if boundary or not line.strip(" \t"):
             if rows:
@@ -198,7 +202,7 @@ def _blocks(text: str, path: Path) -> tuple[list[_Block], int]:
                 documents += 1
                 document = f"{path.name} {documents}"
             continue
-        fields = _split(line, tabs if width else "\t" in line)
+        fields = _split(line, tabs)
         comment = line[0] == "#" and not rows
         if comment and (_COMMENT.match(line) or len(fields) != width):
             match comment_value(line):
@@ -208,12 +212,10 @@ def _blocks(text: str, path: Path) -> tuple[list[_Block], int]:
                     documents += 1
                     document = value or f"{path.name} {documents}"
             continue
-        if not width:
-            width, first, tabs = len(fields), number, "\t" in line
-        elif len(fields) != width:
+        if len(fields) != width:
             separator = "tabs" if tabs else "spaces"
             raise DataError(
-                f"{path}:{number}: {len(fields)} columns, but line {first} has {width} (separated by {separator}); "
+                f"{path}:{number}: {len(fields)} columns, but line {first + 1} has {width} (separated by {separator}); "
                 "every line of words needs the same"
             )
         rows.append((number, fields))
@@ -245,6 +247,19 @@ def _names(blocks: list[_Block], width: int, given: Sequence[str] | None, path: 
     tagged = [position for position in tagged if values[position] != {"O"}] or tagged
     if tagged:
         names[tagged[-1]] = "ner"
+        return names, numbered
+    for position in range(word + 1, width):
+        if "O" in values[position] and any(_TAG.fullmatch(value) for value in values[position] - {"O"}):
+            number, wrong = next(
+                (number, fields[position])
+                for block in blocks
+                for number, fields in block.rows
+                if not _TAG.fullmatch(fields[position])
+            )
+            raise DataError(
+                f"{path}:{number}: {wrong!r} is not a tag, though column {position + 1} holds tags; tags are O or a letter "
+                "and a type, such as B-PER (or name the columns)"
+            )
     return names, numbered
 
 
