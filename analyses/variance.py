@@ -73,11 +73,13 @@ def two_way_effects(grid: npt.ArrayLike) -> Effects:
     values = np.asarray(grid, dtype=np.float64)
     if values.ndim != 3 or min(values.shape[:2]) < 2:
         raise ValueError(f"a grid has shape (K_L >= 2, K_R >= 2, dim), got {values.shape}")
-    grand = values.mean(axis=(0, 1), keepdims=True)
-    centred = values - grand
-    left = centred.mean(axis=1, keepdims=True)
-    right = centred.mean(axis=0, keepdims=True)
-    return Effects(grand, left, right, centred - left - right)
+    # Differences from one cell first: cells that are equal bit for bit give effects of exactly zero.
+    first = values[:1, :1]
+    differences = values - first
+    mean = differences.mean(axis=(0, 1), keepdims=True)
+    left = differences.mean(axis=1, keepdims=True) - mean
+    right = differences.mean(axis=0, keepdims=True) - mean
+    return Effects(first + mean, left, right, differences - mean - left - right)
 
 
 def variance_components(grid: npt.ArrayLike) -> VarianceComponents:

@@ -68,8 +68,12 @@ class Design:
             If the matrix is empty, not two-dimensional, or holds NaN or infinity.
         """
         given = check_array(features, dtype=[np.float64, np.float32], input_name="features")
-        mean = given.mean(axis=0, dtype=np.float64)
-        matrix = np.ascontiguousarray(given - mean.astype(given.dtype))
+        # Centring twice takes away the rounding of the first mean, which may exceed a small deviation.
+        rough = given.mean(axis=0, dtype=np.float64).astype(given.dtype)
+        matrix = np.ascontiguousarray(given - rough)
+        rest = matrix.mean(axis=0, dtype=np.float64)
+        matrix -= rest.astype(given.dtype)
+        mean = rough.astype(np.float64) + rest
         deviation = np.sqrt(np.einsum("ij,ij->j", matrix, matrix, dtype=np.float64) / len(matrix))
         # A constant column leaves rounding noise after centring; dividing by it would make a feature of the noise.
         constant = deviation <= 10 * np.finfo(matrix.dtype).eps * np.abs(mean)

@@ -108,6 +108,8 @@ def extract(
             out,
             extractor.extract(words, layers=layer, pooling=pooling, batch_size=batch_size, progress=progress),
             layout=layout,
+            info=extractor.info,
+            pooling=None if extractor.info.family == "elmo" else pooling,
         )
     return {
         "path": str(out),
