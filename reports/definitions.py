@@ -1,0 +1,236 @@
+"""What every measure, condition and baseline means: one short exact definition each, with its source.
+
+Formulas are HTML written here, never taken from data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One entry of the report's definitions."""
+
+    name: str
+    """The value of the column `measure`, `condition` or `probe`."""
+    title: str
+    """What it is called in the page."""
+    body: str
+    """Definition as HTML."""
+    source: str
+    """Where it is from."""
+
+    @property
+    def anchor(self) -> str:
+        """The `id` of the entry in the page."""
+        return "def-" + "".join(c if c.isascii() and c.isalnum() else "-" for c in self.name.lower())
+
+
+def _v(letter: str, index: str) -> str:
+    return f"<var>{letter}</var><sub>{index}</sub>"
+
+
+_ANOVA = (
+    "Keep the target word and its position, draw its left and right contexts independently, and write the target's vector "
+    f"as <var>h</var> = {_v('h', '0')} + {_v('h', 'L')} + {_v('h', 'R')} + {_v('h', 'LR')} (functional ANOVA). "
+    f"With {_v('V', 'u')} the trace of the covariance of {_v('h', 'u')}, summed over targets before the ratio is taken: "
+)
+_TOTAL = f"({_v('V', 'L')} + {_v('V', 'R')} + {_v('V', 'LR')})"
+_EMS = (
+    "Estimated on K × K grids of crossed contexts with the expected-mean-squares correction, so that the value does not depend on "
+    "K; a negative estimate is kept. Undefined where the variance over contexts is at the numerical floor (the input layer)."
+)
+_SOBOL = "Generalised Sobol index (Gamboa et al. 2014; Lamboni et al. 2011)"
+_VIG = "Vig & Belinkov 2019; Clark et al. 2019 for special tokens"
+_WORDS = (
+    "Attention between words: summed over the word pieces attended to, averaged over the pieces attended from; attention to special "
+    "tokens left out and the rest renormalised as a ratio of sums. "
+)
+_ATTENTION = f"{_v('a', 'ij')} is the attention of word <var>i</var> to word <var>j</var>. "
+
+_DEFINITIONS = (
+    Definition(
+        "direction_share_left",
+        "Left share",
+        _ANOVA
+        + f"{_v('S', 'L')} = {_v('V', 'L')} / {_TOTAL}: the part of the variance over contexts that the left context alone "
+        "explains. " + _EMS,
+        _SOBOL,
+    ),
+    Definition(
+        "direction_share_right",
+        "Right share",
+        _ANOVA + f"{_v('S', 'R')} = {_v('V', 'R')} / {_TOTAL}: the part that the right context alone explains. " + _EMS,
+        _SOBOL,
+    ),
+    Definition(
+        "direction_share_interaction",
+        "Interaction share",
+        _ANOVA
+        + f"{_v('S', 'LR')} = {_v('V', 'LR')} / {_TOTAL}: the part that only left and right together explain. It is exactly 0 "
+        "for a concatenation of two one-directional models, at every layer and for every linear mix of layers. " + _EMS,
+        _SOBOL,
+    ),
+    Definition(
+        "contextual_share",
+        "Contextual share",
+        "Variance of a target's vector over its contexts, divided by the total second moment around the corpus mean; from 0 (the vector "
+        "depends on the word alone) to 1. Direction shares divide up this part: shares of a tiny variance mean little.",
+        "compare maximum explainable variance, Ethayarajh 2019",
+    ),
+    Definition(
+        "attention_distance",
+        "Attention distance",
+        _ATTENTION
+        + f"Σ<sub>ij</sub> {_v('a', 'ij')} |<var>i</var> − <var>j</var>| / Σ<sub>ij</sub> {_v('a', 'ij')}, in words. "
+        + _WORDS,
+        _VIG,
+    ),
+    Definition(
+        "attention_signed_distance",
+        "Signed attention distance",
+        _ATTENTION
+        + f"Σ<sub>ij</sub> {_v('a', 'ij')} (<var>j</var> − <var>i</var>) / Σ<sub>ij</sub> {_v('a', 'ij')}, in words; negative "
+        "means to the left. " + _WORDS,
+        _VIG,
+    ),
+    Definition(
+        "attention_mass_left",
+        "Left attention mass",
+        _ATTENTION
+        + f"Σ<sub>j&lt;i</sub> {_v('a', 'ij')} / Σ<sub>ij</sub> {_v('a', 'ij')}: the share of attention that goes to words on "
+        "the left. " + _WORDS,
+        _VIG,
+    ),
+    Definition(
+        "attention_mass_right",
+        "Right attention mass",
+        _ATTENTION
+        + f"Σ<sub>j&gt;i</sub> {_v('a', 'ij')} / Σ<sub>ij</sub> {_v('a', 'ij')}: the share of attention that goes to words on "
+        "the right. " + _WORDS,
+        _VIG,
+    ),
+    Definition(
+        "attention_mass_self",
+        "Attention to the word itself",
+        _ATTENTION + f"Σ<sub>i</sub> {_v('a', 'ii')} / Σ<sub>ij</sub> {_v('a', 'ij')}. " + _WORDS,
+        _VIG,
+    ),
+    Definition(
+        "attention_mass_special",
+        "Attention to special tokens",
+        "The share of all attention of words that goes to special tokens such as [CLS] and [SEP]; the other attention measures leave it "
+        "out.",
+        "Clark et al. 2019",
+    ),
+    Definition(
+        "attention_entropy",
+        "Attention entropy",
+        "Entropy of a word's renormalised attention over the words of its sentence, averaged over words. " + _WORDS,
+        "Clark et al. 2019; Ghader & Monz 2017",
+    ),
+    Definition(
+        "accuracy",
+        "Accuracy",
+        "The share of test items whose label the probe predicts. A linear probe (multinomial logistic regression) is trained for each "
+        "layer on frozen vectors; its penalty is chosen on the development split.",
+        "Alain & Bengio 2017; Belinkov 2022 (survey)",
+    ),
+    Definition(
+        "macro_f1",
+        "Macro F1",
+        "The unweighted mean over labels of F1 = 2·precision·recall / (precision + recall).",
+        "van Rijsbergen 1979",
+    ),
+    Definition(
+        "span_f1",
+        "Span F1",
+        "F1 over whole spans: a predicted span counts if its start, end and label are all those of a span in the data.",
+        "Tjong Kim Sang & De Meulder 2003",
+    ),
+    Definition(
+        "cross_entropy",
+        "Cross-entropy",
+        "Mean over test items of −log<sub>2</sub> of the probability that the probe gives the true label, in bits. Lower is better.",
+        "Shannon 1948",
+    ),
+    Definition(
+        "selectivity",
+        "Selectivity",
+        "Accuracy on the task minus accuracy on its control task, at the same layer. High selectivity says that the vectors hold the "
+        "label; a probe that can memorise words scores on both.",
+        "Hewitt & Liang 2019",
+    ),
+    Definition("penalty", "Penalty", "The weight of the probe's L2 penalty, chosen on the development split.", "—"),
+    Definition("seconds", "Seconds", "Wall-clock time of the step on the machine of this run.", "—"),
+    Definition(
+        "words_per_second", "Words per second", "Words of the data set divided by the wall-clock time of the step.", "—"
+    ),
+    Definition("peak_memory", "Peak memory", "Largest resident memory of the process up to the end of the step.", "—"),
+    Definition(
+        "crossed",
+        "Sampling: crossed",
+        "Left and right contexts are taken from <em>disjoint</em> sentences that share the target word, with both side lengths held fixed "
+        "in the model's own tokens, and combined in full grids.",
+        "—",
+    ),
+    Definition(
+        "crossed standardised",
+        "Sampling: crossed, standardised",
+        "As crossed, with every dimension divided by its standard deviation over the natural corpus, so that a few dimensions of "
+        "large variance do not decide the shares.",
+        "compare Timkey & van Schijndel 2021",
+    ),
+    Definition(
+        "natural",
+        "Sampling: natural",
+        "Left and right contexts from the same sentences. They depend on each other, which biases the shares: for comparison only.",
+        "—",
+    ),
+    Definition(
+        "uniform",
+        "Baseline: uniform attention",
+        "The same measure for attention spread evenly over the positions the model may attend to, in the same sentences. Long sentences alone "
+        "give long distances; the baseline shows how long.",
+        "—",
+    ),
+    Definition(
+        "control",
+        "Control task",
+        "Every word type gets one random label, drawn from the task's label distribution and kept for all its occurrences. What a probe scores "
+        "here it has memorised.",
+        "Hewitt & Liang 2019",
+    ),
+    Definition("majority", "Baseline: majority", "Always the most frequent training label.", "—"),
+    Definition(
+        "word_type",
+        "Baseline: word type",
+        "The most frequent training label of the word itself, without context (the majority label for unseen words).",
+        "—",
+    ),
+)
+
+DEFINITIONS: dict[str, Definition] = {definition.name: definition for definition in _DEFINITIONS}
+"""Name -> definition, in the order of the page."""
+
+
+def definitions_for(names: Iterable[str]) -> list[Definition]:
+    """The definitions of the given measures, conditions and baselines, in the order of the page.
+
+    A measure without an entry gets one that says so: the page never uses a name that it does not list.
+    """
+    wanted = list(dict.fromkeys(names))
+    known = [definition for name, definition in DEFINITIONS.items() if name in wanted]
+    unknown = [
+        Definition(name, name, "This version of the report holds no definition of it.", "—")
+        for name in wanted
+        if name not in DEFINITIONS
+    ]
+    return known + unknown
+
+
+def measure_label(name: str) -> str:
+    """What a measure is called on an axis or in a sentence."""
+    return DEFINITIONS[name].title if name in DEFINITIONS else name
