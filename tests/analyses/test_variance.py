@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -97,6 +97,27 @@ def test_equal_to_the_pair_estimators() -> None:
     assert 4 * parts.interaction.sum() == pytest.approx(np.mean(crossed), rel=1e-12)
     assert 2 * (parts.left + parts.interaction).sum() == pytest.approx(np.mean(same_right), rel=1e-12)
     assert 2 * (parts.right + parts.interaction).sum() == pytest.approx(np.mean(same_left), rel=1e-12)
+
+
+def test_a_large_grid_is_the_mean_of_its_small_grids() -> None:
+    """So the estimate cannot drift with K: all 2 x 3 subgrids of a 5 x 6 grid give its estimates on average."""
+    grid = np.random.default_rng(4).standard_normal((5, 6, 3))
+    small = [
+        variance_components(grid[np.ix_(rows, columns)])
+        for rows in combinations(range(5), 2)
+        for columns in combinations(range(6), 3)
+    ]
+    large = variance_components(grid)
+    assert np.mean([parts.left for parts in small], axis=0) == pytest.approx(large.left, abs=1e-12)
+    assert np.mean([parts.right for parts in small], axis=0) == pytest.approx(large.right, abs=1e-12)
+    assert np.mean([parts.interaction for parts in small], axis=0) == pytest.approx(large.interaction, abs=1e-12)
+
+
+def test_equal_cells_have_exactly_no_variance() -> None:
+    parts = variance_components(np.full((3, 4, 2), 0.1) + np.array([1e8, 0.3]))
+    assert not parts.left.any()
+    assert not parts.right.any()
+    assert not parts.interaction.any()
 
 
 def test_negative_estimates_are_kept() -> None:
