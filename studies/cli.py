@@ -321,7 +321,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=given, standalone_mode=False)
+        app(args=given, prog_name="probe", standalone_mode=False)
     except JanusError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:

@@ -82,7 +82,7 @@ def test_a_truncated_gzip_file(tmp_path: Path, tiny_bert: Path, capsys: pytest.C
         (["--analysis", "no-such-analysis"], 2, "direction_shares"),
         (["--pooling", "median"], 2, "mean"),
         (["--seed", "x"], 2, "whole numbers"),
-        (["--batch-size", "0"], 2, "0"),
+        (["--batch-size", "0"], 2, "batch-size"),
         (["--device", "tpu9"], 2, "tpu9"),
         (["--task", "upos,,xpos"], 2, "comma"),
         (["--no-such-option"], 2, "no-such-option"),
@@ -206,7 +206,12 @@ def test_an_interrupted_run_resumes_to_the_same_table(tmp_path: Path, tiny_bert:
     common += ["direction_shares,attention_distance"]
     out = tmp_path / "run"
     process = subprocess.Popen(
-        [sys.executable, "-m", "studies.cli", *common, "--out", str(out)], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "studies.cli", *common, "--out", str(out)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test session in the background ignores SIGINT and would hand that down.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline = time.monotonic() + 120
     while not list((out / ".unfinished").glob("*.parquet")) and process.poll() is None:

@@ -65,14 +65,24 @@ UPOS_OF_DEPREL = {
 }
 
 RELATIONS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        acl advcl advmod amod appos aux case cc ccomp compound conj cop csubj det discourse expl fixed flat iobj mark nmod
-        nsubj nummod obj obl parataxis punct root vocative xcomp
-        """,
-    )
-)
+    {
+        "root",
+        "nsubj",
+        "csubj",
+        "obj",
+        "iobj",
+        "obl",
+        "ccomp",
+        "xcomp",
+        "advcl",
+        "acl",
+        "nmod",
+        "amod",
+        "advmod",
+        "appos",
+    }
+    | {"nummod", "det", "case", "mark", "aux", "cop", "cc", "conj", "compound", "fixed", "flat", "parataxis"}
+    | {"expl", "discourse", "vocative", "punct"}
 )
 
 
