@@ -64,26 +64,9 @@ UPOS_OF_DEPREL = {
     "flat": {"PROPN"},
 }
 
-RELATIONS = frozenset(
-    {
-        "root",
-        "nsubj",
-        "csubj",
-        "obj",
-        "iobj",
-        "obl",
-        "ccomp",
-        "xcomp",
-        "advcl",
-        "acl",
-        "nmod",
-        "amod",
-        "advmod",
-        "appos",
-    }
-    | {"nummod", "det", "case", "mark", "aux", "cop", "cc", "conj", "compound", "fixed", "flat", "parataxis"}
-    | {"expl", "discourse", "vocative", "punct"}
-)
+CLAUSAL = "root nsubj csubj obj iobj obl ccomp xcomp advcl acl parataxis expl discourse vocative aux cop mark punct"
+NOMINAL = "nmod amod advmod appos nummod det case compound fixed flat cc conj"
+RELATIONS = frozenset(CLAUSAL.split()) | frozenset(NOMINAL.split())
 
 
 @pytest.fixture(scope="module")
