@@ -158,6 +158,7 @@ def test_every_sentence_is_one_projective_tree(sentences: list[TokenList]) -> No
             head = token["head"]
             assert 0 <= head <= len(tokens)
             assert head == 0 or token["deprel"] != "root"
+            assert ancestors(tokens, token)[-1] == 0, name(sentence)
             low, high = sorted((token["id"], head))
             for between in tokens[low : high - 1] if head else ():
                 assert head in ancestors(tokens, between), (
