@@ -269,7 +269,7 @@ def _plain_errors(checkpoint: Checkpoint, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
-        if "trust_remote_code" in reason:
+        if "trust_remote_code" in str(error):
             advice = "it needs code that comes with it: read that code, then allow it with trust_remote_code"
         else:
             advice = "the files are damaged, not of one model, or need another version of transformers"

@@ -38,13 +38,11 @@ class Network:
         self.pad_id = next(int(pad) for pad in candidates if isinstance(pad, int) and 0 <= pad < self.vocabulary)
         accepted = inspect.signature(model.forward).parameters
         # GPT-2 and its relatives accept segment ids too, but add the *word* vector of that number: a model has
-        # segments only if its configuration counts them. XLNet compares them and counts none.
-        segments = max(type_ids) + 1 if config.model_type == "xlnet" else getattr(config, "type_vocab_size", None) or 0
-        self.takes_types = (
-            "token_type_ids" in accepted
-            and "token_type_ids" in tokenizer.model_input_names
-            and segments > max(type_ids)
-        )
+        # segments only if its configuration counts them. XLNet was trained with segments and counts none; recent
+        # versions of its tokenizer no longer give them, but the template still says what they are.
+        segments = getattr(config, "type_vocab_size", None) or 0
+        named = "token_type_ids" in tokenizer.model_input_names and segments > max(type_ids)
+        self.takes_types = "token_type_ids" in accepted and (named or config.model_type == "xlnet")
         # Nothing is generated, so nothing has to be remembered.
         self._options = {name: False for name in ("use_cache", "use_mems") if name in accepted}
 

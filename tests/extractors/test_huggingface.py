@@ -38,6 +38,8 @@ def reference(folder: Path, words: list[str]) -> tuple[np.ndarray, list[int | No
     inputs: dict[str, Any] = dict(encoded)
     if family not in ("bert", "electra", "albert", "xlnet"):
         inputs.pop("token_type_ids", None)
+    if family == "xlnet":  # trained with segments, <cls> in one of its own; the tokenizer of transformers 5 omits them
+        inputs["token_type_ids"] = torch.tensor([[0] * (len(encoded["input_ids"][0]) - 1) + [2]])
     if model.config.is_encoder_decoder:
         model = model.get_encoder()
     with torch.no_grad():
@@ -74,8 +76,8 @@ def test_every_layer_is_the_models_own(family: str, tiny_folder: Callable[[str],
 
 def test_real_bert_equals_its_own_forward(minilm_path: Path) -> None:
     sentences = [
-        "The researchers unscrewed an unbelievably large tokenizer .".split(),
-        "It doesn't matter , does it ?".split(),
+        ["The", "researchers", "unscrewed", "an", "unbelievably", "large", "tokenizer", "."],
+        ["It", "doesn't", "matter", ",", "does", "it", "?"],
     ]
     extractor = load_extractor(minilm_path)
     assert extractor.info.layer_names == ("embeddings", *(f"layer {number}" for number in range(1, 7)))
