@@ -321,12 +321,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=given, prog_name="probe", standalone_mode=False)
+        code = app(args=given, prog_name="probe", standalone_mode=False)
     except JanusError as error:
         return _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        kept = "; what is finished is kept: give the same command again to resume" if given[:1] == ["run"] else ""
-        return _fail(f"interrupted{kept}", 130)
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted(given)
     except BrokenPipeError:
         # The reader of our output went away (probe models | head); nothing is wrong.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -344,7 +343,13 @@ def _run(arguments: Sequence[str] | None) -> int:
                 show()
             return int(error.exit_code)
         raise
-    return 0
+    # Some versions of typer turn Ctrl-C into this exit code themselves.
+    return _interrupted(given) if code == 130 else int(code or 0)
+
+
+def _interrupted(given: Sequence[str]) -> int:
+    kept = "; what is finished is kept: give the same command again to resume" if given[:1] == ["run"] else ""
+    return _fail(f"interrupted{kept}", 130)
 
 
 def _fail(message: str, code: int) -> int:
