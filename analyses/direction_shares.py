@@ -243,8 +243,8 @@ def direction_shares(
     chosen = select_layers(layers, info.layer_names, model=info.name)
     if contexts is None:
         contexts = collect_contexts([extractor], sentences, seed=seed)
-    for note in contexts.notes:
-        progress.note(f"{info.name}: {note}")
+        for note in contexts.notes:
+            progress.note(f"{info.name}: {note}")
     if not sentences:
         raise DataError("the corpus is empty: natural sentences are needed for the corpus mean; give sentences")
     drawn = generator_for(seed, "natural sentences").permutation(len(sentences))[:natural]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analyses.attention_distance import MEASURES
 from extractors.representation import ModelInfo
+
+LAYER_FILE = "layer-file"
+"""Family of extractors that give stored vectors and cannot read other sentences."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ ANALYSES: dict[str, AnalysisInfo] = {
         AnalysisInfo(
             name="direction_shares",
             description="How much of a word's contextual variance is due to its left, its right, and their interaction",
-            needs="any model; sentences in which some words recur (a few hundred at least, some two thousand are plenty)",
+            needs="any model (not a file of vectors); sentences in which some words recur (a few hundred at least, some two thousand are plenty)",
             measures=(
                 "direction_share_left",
                 "direction_share_right",
