@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reports.captions import attention_alt, attention_caption
-from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name
+from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name, panel_title
 from reports.palette import DIRECTIONS, NEUTRAL, Style
 from reports.tables import estimates, pick, values_of
 
@@ -48,18 +48,18 @@ def _attention_panels(rows: pd.DataFrame, style: Style, longest: float) -> Itera
     for measure, title, colour, top in maps:
         cells = pick(single_heads, measure=measure)
         if not cells["value"].dropna().empty:
-            yield title, measure, _heat_map(cells, f"{style.label}: {title}", colour, top)
+            yield title, measure, _heat_map(cells, style.label, title, colour, top)
     if not plain[plain["head"].isna()].empty:
         yield "layer means", "attention_distance", _attention_means(rows[rows["head"].isna()], style)
 
 
-def _heat_map(cells: pd.DataFrame, title: str, colour: str, top: float) -> Any:
+def _heat_map(cells: pd.DataFrame, model: str, title: str, colour: str, top: float) -> Any:
     import seaborn
 
     grid = cells.drop_duplicates(["layer", "head"]).pivot(index="layer", columns="head", values="value").astype(float)
     grid = grid.sort_index(ascending=False).sort_index(axis=1)
     layers, heads = grid.shape
-    figure = canvas(min(6.5, max(2.3, 0.23 * layers + 1.0)))
+    figure = canvas(min(6.5, max(2.3, 0.23 * layers + 1.25)))
     axes = figure.subplots()
     small = heads <= 12 and layers <= 12
     seaborn.heatmap(
@@ -82,7 +82,8 @@ def _heat_map(cells: pd.DataFrame, title: str, colour: str, top: float) -> Any:
     axes.tick_params(axis="y", rotation=0)
     axes.tick_params(axis="x", rotation=0)
     axes.set(xlabel="head", ylabel="layer")
-    axes.set_title(title, fontsize=9.5, fontweight="bold")
+    panel_title(figure, model)
+    axes.set_title(title)
     axes.collections[0].colorbar.outline.set_visible(False)
     return figure
 
@@ -145,7 +146,7 @@ def _attention_means(rows: pd.DataFrame, style: Style) -> Any:
             curve(mass, uniform, f"attention_mass_{name}", colour=colour, marker="", line=":", faint=True)
     mass.set_ylim(-0.03, 1.03)
     mass.set_ylabel("share of attention")
-    distance.set_title(f"{style.label}: layer means", fontsize=9.5, fontweight="bold")
+    panel_title(figure, style.label)
     for axes in (distance, mass):
         if axes.get_legend_handles_labels()[0]:
             axes.legend(
@@ -157,7 +158,7 @@ def _attention_means(rows: pd.DataFrame, style: Style) -> Any:
                 borderaxespad=0.1,
                 fontsize=7.5,
             )
-    distance.set_title(f"{style.label}: layer means", fontsize=9.5, fontweight="bold", pad=18)
+    distance.set_title("means over the heads of a layer", pad=18)
     layers = sorted(set(layers)) or [1]
     layer_axis(mass, list(range(layers[0], layers[-1] + 1)))
     return figure

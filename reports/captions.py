@@ -38,7 +38,7 @@ def share_caption(part: pd.DataFrame, models: Sequence[str]) -> str:
         else ""
     )
     return (
-        f"{lead}Upper row: the three shares, which add up to 1. Middle row: the same with intervals; dashed, with open markers: the untrained copy. "
+        f"{lead}Upper row: the three shares, which add up to 1. Middle row: the same with intervals; dashed, with open markers: the untrained copy; dotted: what layer norm makes of purely additive features. "
         f"Bottom row: how much of the vector's total variance the context makes up.{gaps}{targets}"
     )
 
@@ -93,7 +93,11 @@ def task_caption(rows: pd.DataFrame, task: str, measures: Sequence[str]) -> str:
     if "selectivity" in measures:
         text += " Second panel: accuracy minus that on the control task (selectivity)."
     counts = sorted({int(n) for n in found["n"].dropna()})
-    return text + (f" n = {_span(counts)}." if counts else "") + " The vertical axes do not start at 0."
+    return (
+        text
+        + (f" n = {_span(counts)} test sentences or documents." if counts else "")
+        + " The vertical axes do not start at 0."
+    )
 
 
 def task_alt(rows: pd.DataFrame, task: str, measure: str, labels: Mapping[str, str]) -> str:
@@ -143,7 +147,7 @@ def attention_caption(rows: pd.DataFrame) -> str:
     if left and right:
         top = max(left)
         if top in right:
-            text += f" At layer {top} {number(left[top].value)} of the attention between words goes left and {number(right[top].value)} right."
+            text += f" At layer {top}, {number(left[top].value)} of the attention between words goes left and {number(right[top].value)} right."
     return (
         text
         + " Heat maps: one cell per head, layers from bottom to top; the two masses share one scale from 0 to 1, the distance scale is the same for "

@@ -76,8 +76,9 @@ _DEFINITIONS = (
     Definition(
         "contextual_share",
         "Contextual share",
-        "Variance of a target's vector over its contexts, divided by the total second moment around the corpus mean; from 0 (the vector "
-        "depends on the word alone) to 1. Direction shares divide up this part: shares of a tiny variance mean little.",
+        f"Σ {_TOTAL} / Σ |<var>h</var> − <var>m</var>|<sup>2</sup>, sums over targets, <var>m</var> the mean vector of words in natural "
+        "sentences: how much of a vector's distance from the corpus mean is due to its context rather than to the word. Direction shares "
+        "divide up this part: shares of a tiny variance mean little.",
         "compare maximum explainable variance, Ethayarajh 2019",
     ),
     Definition(
@@ -128,7 +129,8 @@ _DEFINITIONS = (
     Definition(
         "attention_entropy",
         "Attention entropy",
-        "Entropy of a word's renormalised attention over the words of its sentence, averaged over words. " + _WORDS,
+        "Entropy of a word's renormalised attention over the words of its sentence, in bits, averaged over words (each weighted by its "
+        "attention to words). " + _WORDS,
         "Clark et al. 2019; Ghader & Monz 2017",
     ),
     Definition(
@@ -184,6 +186,13 @@ _DEFINITIONS = (
         "compare Timkey & van Schijndel 2021",
     ),
     Definition(
+        "layer-normed additive",
+        "Control: layer norm of additive features",
+        f"The interaction share of layer norm applied to the purely additive part {_v('h', '0')} + {_v('h', 'L')} + {_v('h', 'R')} of the "
+        "same grids: the interaction that a normalisation alone would make.",
+        "—",
+    ),
+    Definition(
         "natural",
         "Sampling: natural",
         "Left and right contexts from the same sentences. They depend on each other, which biases the shares: for comparison only.",
@@ -207,7 +216,7 @@ _DEFINITIONS = (
     Definition(
         "word_type",
         "Baseline: word type",
-        "The most frequent training label of the word itself, without context (the majority label for unseen words).",
+        "The most frequent training label of the word itself, without context (the majority label for unseen words); words are compared as they are, case and all.",
         "—",
     ),
 )

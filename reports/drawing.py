@@ -77,6 +77,11 @@ def canvas(height: float) -> Any:
     return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
+def panel_title(figure: Any, text: str) -> None:
+    """Put the panel's title at its upper left, over its whole width."""
+    figure.suptitle(text, x=0.02, ha="left", fontsize=10.5, fontweight="bold")
+
+
 def panel_name(number_: int, place: int, *words: str) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:48].rstrip("-")
     return f"figure-{number_:02d}-{place:02d}" + (f"-{slug}" if slug else "")
@@ -110,7 +115,8 @@ def draw_curve(
         line,
         color=colour,
         marker=marker,
-        markersize=3 if many else 5,
+        markersize=4 if many else 5,
+        markevery=max(1, len(layers) // 12) if many else None,
         markerfacecolor="white" if faint else colour,
         markeredgecolor=colour if faint else "white",
         markeredgewidth=0.9 if faint else 0.5,

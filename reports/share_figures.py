@@ -17,8 +17,10 @@ from reports.drawing import (
     layer_axis,
     mark_undefined,
     panel_name,
+    panel_title,
 )
 from reports.palette import DIRECTIONS, NEUTRAL, Style
+from reports.summary import CONTROL
 from reports.tables import Estimate, estimates, pick
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
     names = [f"direction_share_{direction}" for direction in DIRECTIONS]
     rows = pick(results, kind="analysis", measure=[*names, "contextual_share"])
     rows = rows[rows["layer"].notna()]
+    # The control is a line in the figure of the shares that it is made of, not a figure of its own.
+    additive = pick(rows, condition=CONTROL)
+    rows = rows[(rows["condition"] != CONTROL).fillna(True).to_numpy(dtype=bool)]
     if pick(rows, measure=names).empty:
         return
     for index, (part, key, varying) in enumerate(facets(rows, "condition", "data", "pooling")):
@@ -41,18 +46,34 @@ def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
         if not columns:
             continue
         scale = _share_scale(part)
+        control = additive.head(0) if key["condition"] != "crossed" else additive
+        if key["data"] is not None:
+            control = pick(control, data=key["data"])
         panels = tuple(
             Panel(
                 panel_name(first + index, place, "direction-shares", model, half, str(key["condition"] or "")),
                 styles[model].label + ("" if half == "whole" else f", {half} half"),
                 share_alt(part, model, half),
-                as_svg(_share_panel(pick(part, model=model, part=half), styles[model], half, scale)),
+                as_svg(
+                    _share_panel(
+                        pick(part, model=model, part=half),
+                        pick(control, model=model, part=half),
+                        styles[model],
+                        half,
+                        scale,
+                    )
+                ),
             )
             for place, (model, half) in enumerate(columns, start=1)
         )
         title = "Left, right and interaction share by layer" + (f" ({varying})" if varying else "")
         condition = key["condition"]
-        measures = (*names, "contextual_share", *([condition] if isinstance(condition, str) else []))
+        measures = (
+            *names,
+            "contextual_share",
+            *([condition] if isinstance(condition, str) else []),
+            *([CONTROL] if not control.empty else []),
+        )
         yield DrawnFigure(first + index, "directions", title, share_caption(part, list(styles)), measures, panels)
 
 
@@ -72,7 +93,9 @@ def _share_scale(part: pd.DataFrame) -> tuple[float, float, float]:
     )
 
 
-def _share_panel(rows: pd.DataFrame, style: Style, half: str, scale: tuple[float, float, float]) -> Any:
+def _share_panel(
+    rows: pd.DataFrame, control: pd.DataFrame, style: Style, half: str, scale: tuple[float, float, float]
+) -> Any:
     trained = pick(rows, weights="trained")
     main = trained if not trained.empty else pick(rows, weights="untrained")
     untrained = pick(rows, weights="untrained") if not trained.empty else None
@@ -81,29 +104,30 @@ def _share_panel(rows: pd.DataFrame, style: Style, half: str, scale: tuple[float
     layers = sorted({layer for curve in (*curves.values(), context) for layer in curve}) or [0]
     layers = list(range(layers[0], layers[-1] + 1))
     longest = max(curves.values(), key=len)
+    additive = estimates(pick(control, weights="trained" if not trained.empty else "untrained"))
+    additive = additive if any(one.defined for one in additive.values()) else {}
 
     figure = canvas(5.9 if context else 4.6)
     axes = figure.subplots(3 if context else 2, 1, sharex=True, height_ratios=[1.9, 1.9, 1.1][: 3 if context else 2])
     stacked, lines = axes[0], axes[1]
-    figure.suptitle(
+    panel_title(
+        figure,
         style.label
         + {"forward": ", forward half", "backward": ", backward half"}.get(half, "")
         + (" (untrained)" if trained.empty else ""),
-        fontsize=10.5,
-        x=0.02,
-        ha="left",
-        fontweight="bold",
     )
     _stack(stacked, layers, curves)
     stacked.set_ylim(scale[0], scale[1])
     stacked.set_ylabel("share, stacked")
     stacked.legend(
-        *_direction_handles(untrained is not None and not untrained.empty),
+        *_direction_handles(untrained=untrained is not None and not untrained.empty, additive=bool(additive)),
         loc="lower left",
         bbox_to_anchor=(0, 1),
-        ncols=4,
-        handlelength=1.4,
-        columnspacing=1.0,
+        ncols=5,
+        handlelength=1.3,
+        columnspacing=0.9,
+        handletextpad=0.5,
+        fontsize=8,
         borderaxespad=0.2,
     )
     for direction, look in DIRECTIONS.items():
@@ -113,6 +137,8 @@ def _share_panel(rows: pd.DataFrame, style: Style, half: str, scale: tuple[float
                 draw_curve(lines, copy, colour=look.colour, marker=look.marker, line="--", faint=True)
         if curves[direction]:
             draw_curve(lines, curves[direction], colour=look.colour, marker=look.marker)
+    if additive:
+        draw_curve(lines, additive, colour=NEUTRAL, marker="", line=":", faint=True)
     lines.set_ylim(scale[0], scale[1])
     lines.set_ylabel("share, interval")
     for index, row in enumerate((stacked, lines)):
@@ -149,7 +175,7 @@ def _stack(axes: Any, layers: list[int], curves: Mapping[str, Mapping[int, Estim
             (above if value >= 0 else below)[layer] += value
 
 
-def _direction_handles(untrained: bool) -> tuple[list[Any], list[str]]:
+def _direction_handles(*, untrained: bool, additive: bool) -> tuple[list[Any], list[str]]:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=look.colour, marker=look.marker, linewidth=3) for look in DIRECTIONS.values()]
@@ -159,4 +185,7 @@ def _direction_handles(untrained: bool) -> tuple[list[Any], list[str]]:
             Line2D([], [], color=NEUTRAL, linestyle="--", linewidth=1.1, marker="o", markerfacecolor="white")
         )
         labels.append("untrained")
+    if additive:
+        handles.append(Line2D([], [], color=NEUTRAL, linestyle=":", linewidth=1.4))
+        labels.append("additive")
     return handles, labels

@@ -21,14 +21,17 @@ DELTA = 0.01
 EXACT = 1e-10
 """Where the architecture makes a share exactly zero, its absolute upper bound has to be below this."""
 
+CONTROL = "layer-normed additive"
+"""The condition that holds the interaction which layer norm alone makes of purely additive features."""
+
 ONE_SIDED = frozenset({"concatenated", "left-to-right", "right-to-left"})
 """Directionalities for which theory says that left and right never interact."""
 
 SUPPORTED, REFUTED, UNDECIDED = "supported", "refuted", "undecided"
 
 RULES = (
-    f"Interaction at a layer: the lower bound of its interaction share is above {DELTA} and above the upper bound of the untrained copy at "
-    "the same layer, where the run has one.",
+    f"Interaction at a layer: the lower bound of its interaction share is above {DELTA}, above the upper bound of the untrained copy at the "
+    "same layer, and above that of layer norm over purely additive features (where the run has these controls; it says where not).",
     f"No interaction: the upper bound of its absolute value is below 10⁻¹⁰ where the architecture is one-directional or a "
     f"concatenation (theory says exactly 0), and below {DELTA} elsewhere.",
     "Anything else is undecided. A statement about all contextual layers (1 and up) is supported if every one of them agrees, refuted if one of "
@@ -51,6 +54,10 @@ class LayerVerdict:
     """``present``, ``none``, ``undecided`` or ``undefined``."""
     reason: str
     """Why, in a few words."""
+    above: tuple[str, ...] = ()
+    """Controls that a present share lies above."""
+    missing: tuple[str, ...] = ()
+    """Controls that were not measured."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class ProbeSummary:
 
 
 def layer_verdict(
-    layer: int, share: Estimate, *, exact: bool, untrained: Estimate | None, controlled: bool = True
+    layer: int, share: Estimate, *, exact: bool, controls: Mapping[str, Estimate | None] | None = None
 ) -> LayerVerdict:
     """Decide whether a share is present at a layer.
 
@@ -103,11 +110,11 @@ def layer_verdict(
         The share with its interval.
     exact : bool
         Whether theory says that it is exactly zero.
-    untrained : Estimate or None
-        The untrained copy's share at the same layer.
-    controlled : bool
-        Whether the untrained copy is asked for at all (it is, for the interaction).
+    controls : mapping, optional
+        Name of a control -> the same share of the control at the same layer, None where it was not measured. The share has to lie
+        above every one that was.
     """
+    controls = controls or {}
     if not share.defined:
         return LayerVerdict(layer, share, "undefined", "no context variance to divide up")
     if not share.bounded:
@@ -117,15 +124,15 @@ def layer_verdict(
     if bound < limit:
         return LayerVerdict(layer, share, "none", f"|share| at most {number(bound)}, below {number(limit)}")
     if share.low > DELTA:
-        if not controlled:
-            return LayerVerdict(layer, share, "present", f"lower bound above {DELTA}")
-        if untrained is None or not untrained.bounded:
-            return LayerVerdict(
-                layer, share, "present", f"lower bound above {DELTA}; no untrained copy to compare with"
-            )
-        if share.low > untrained.high:
-            return LayerVerdict(layer, share, "present", f"lower bound above {DELTA} and above the untrained copy")
-        return LayerVerdict(layer, share, UNDECIDED, "not above the untrained copy")
+        bounds = {name: one.high for name, one in controls.items() if one is not None and one.bounded}
+        reached = [name for name, high in bounds.items() if share.low <= high]
+        if reached:
+            return LayerVerdict(layer, share, UNDECIDED, f"not above {joined(reached)}")
+        reason = f"lower bound above {joined([str(DELTA), *bounds])}"
+        missing = tuple(name.removeprefix("the ") for name in controls if name not in bounds)
+        if missing:
+            reason += f"; no {joined(missing)} to compare with"
+        return LayerVerdict(layer, share, "present", reason, tuple(bounds), missing)
     if exact and bound < DELTA:
         return LayerVerdict(layer, share, UNDECIDED, "small, but not an exact zero; measure it in float64")
     return LayerVerdict(layer, share, UNDECIDED, f"the interval reaches across {DELTA}")
@@ -134,12 +141,24 @@ def layer_verdict(
 def share_verdicts(
     results: pd.DataFrame, model: str, measure: str, *, part: str, exact: bool, controlled: bool = False
 ) -> list[LayerVerdict]:
-    """Verdicts on a direction share at each contextual layer (1..L) of the trained model, mode ``crossed``."""
-    rows = pick(results, model=model, measure=measure, part=part, condition="crossed")
-    untrained = estimates(pick(rows, weights="untrained"))
+    """Verdicts on a direction share at each contextual layer (1..L) of the trained model, mode ``crossed``.
+
+    With `controlled` it has to lie above the untrained copy and the layer-normed additive control, where they were measured.
+    """
+    rows = pick(results, model=model, measure=measure, part=part)
+    crossed = pick(rows, condition="crossed")
+    untrained = estimates(pick(crossed, weights="untrained"))
+    additive = estimates(pick(rows, weights="trained", condition=CONTROL))
     return [
-        layer_verdict(layer, share, exact=exact, untrained=untrained.get(layer), controlled=controlled)
-        for layer, share in estimates(pick(rows, weights="trained")).items()
+        layer_verdict(
+            layer,
+            share,
+            exact=exact,
+            controls={"the untrained copy": untrained.get(layer), "the additive control": additive.get(layer)}
+            if controlled
+            else None,
+        )
+        for layer, share in estimates(pick(crossed, weights="trained")).items()
         if layer >= 1
     ]
 
@@ -334,7 +353,7 @@ def _direction_sentences(results: pd.DataFrame, directionality: Mapping[str, str
             )
         else:
             found.append(_course(name, usable))
-    return found
+    return _first(found, 4, "more models are in the table below")
 
 
 def _course(name: str, verdicts: list[LayerVerdict]) -> str:
@@ -353,9 +372,10 @@ def _course(name: str, verdicts: list[LayerVerdict]) -> str:
     if not present:
         return f"{text}; by the rules below no layer shows an interaction for certain."
     where = "every contextual layer" if len(present) == len(verdicts) else _layers(present)
-    caveat = (
-        " (no untrained copy was measured)" if "no untrained" in present[-1].reason else ", beyond its untrained copy"
-    )
+    last_present = present[-1]
+    caveat = f", beyond {joined(last_present.above)}" if last_present.above else ""
+    if last_present.missing:
+        caveat += f" (no {joined(last_present.missing)} was measured)"
     return f"{text}; left and right interact in {where}{caveat}."
 
 
@@ -399,4 +419,11 @@ def _attention_sentences(results: pd.DataFrame) -> list[str]:
         if reference:
             text += f"; spread evenly it would reach {number(max(reference), 'words')}"
         found.append(text + ".")
-    return found
+    return _first(found, 3, "more models are below")
+
+
+def _first(sentences: list[str], limit: int, rest: str) -> list[str]:
+    """At most `limit` sentences, and one that counts the others."""
+    if len(sentences) <= limit + 1:
+        return sentences
+    return [*sentences[:limit], f"{len(sentences) - limit} {rest}."]

@@ -225,7 +225,7 @@ def shortened(text: str, limit: int) -> str:
     text = " ".join(visible(text).split()) or "(no name)"
     if len(text) <= limit:
         return text
-    head = (limit - 1) * 2 // 3
+    head = limit // 2
     return f"{text[:head]}…{text[len(text) - (limit - 1 - head) :]}"
 
 

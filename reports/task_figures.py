@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reports.captions import task_alt, task_caption
 from reports.definitions import measure_label
-from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name
+from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name, panel_title
 from reports.palette import NEUTRAL, Style
 from reports.summary import main_measure
 from reports.tables import Estimate, estimates, number, pick, shortened, single, values_of
@@ -91,9 +91,7 @@ def _task_panel(rows: pd.DataFrame, task: str, measure: str, styles: Mapping[str
             max(bounds) + room,
         )
     axes.set_ylabel(measure_label(measure) + (", bits" if measure == "cross_entropy" else ""))
-    axes.set_title(
-        f"{shortened(task, 34)}, {measure_label(measure).lower().replace('f1', 'F1')}", fontweight="bold", fontsize=10
-    )
+    panel_title(figure, f"{shortened(task, 34)}, {measure_label(measure).lower().replace('f1', 'F1')}")
     if curves:
         figure.legend(loc="outside lower left", ncols=columns, handlelength=2.6, columnspacing=1.2)
     return figure

@@ -64,6 +64,28 @@ def share_rows(
     return rows
 
 
+def additive_rows(model: str, layers: int, *, part: str = "whole", value: float = 0.005) -> list[dict[str, Any]]:
+    """The control of the interaction share: layer norm of additive features."""
+    base = {
+        "model": model,
+        "family": "bert",
+        "weights": "trained",
+        "kind": "analysis",
+        "data": "en_ewt-ud-test",
+        "pooling": "mean",
+        "part": part,
+        "condition": "layer-normed additive",
+        "unit": "share",
+        "n": 40,
+        "seed": 0,
+        "measure": "direction_share_interaction",
+    }
+    return [
+        {**base, "layer": layer, "layer_name": f"layer {layer}", **interval(value, 0.001)}
+        for layer in range(1, layers + 1)
+    ]
+
+
 def probe_rows(
     model: str, layers: int, tasks: tuple[str, ...], *, weights: str = "trained", seeds: tuple[int, ...] = (0,)
 ) -> list[dict[str, Any]]:
@@ -105,7 +127,7 @@ def probe_rows(
                     {**base, "measure": "macro_f1", "unit": "share", **interval(accuracy - 0.05, 0.01)},
                     {**base, "measure": "cross_entropy", "unit": "bits", **interval(2 * (1 - accuracy), 0.02)},
                     {**base, "measure": "selectivity", "unit": "share", **interval(0.3 - 0.01 * layer, 0.01)},
-                    {**base, "measure": "penalty", "unit": "", "value": 0.01},
+                    {**base, "measure": "penalty", "unit": "strength", "value": 0.01},
                 ]
     return rows
 
@@ -180,19 +202,28 @@ def attention_rows(model: str, layers: int, heads: int, *, weights: str = "train
     return rows
 
 
-TASKS = ("upos", "deprel", "feats:Number")
+TASKS = ("upos", "spans:ner")
 
 
 def full_table() -> pd.DataFrame:
-    """ELMo and BERT with untrained copies, three tasks, attention."""
+    """ELMo and BERT with untrained copies, two tasks, attention."""
     rows = share_rows("elmo-tiny", "concatenated", 2) + share_rows("bert-tiny", "bidirectional", 6)
     rows += share_rows("elmo-tiny", "concatenated", 2, weights="untrained") + share_rows(
         "bert-tiny", "bidirectional", 6, weights="untrained", top=0.02
     )
+    rows += additive_rows("bert-tiny", 6)
     for model, layers in (("elmo-tiny", 2), ("bert-tiny", 6)):
         rows += probe_rows(model, layers, TASKS) + probe_rows(model, layers, TASKS, weights="untrained")
     rows += baseline_rows(TASKS) + attention_rows("bert-tiny", 6, 12)
     return tidy(rows)
+
+
+def small_table() -> pd.DataFrame:
+    """A little of everything."""
+    rows = share_rows("elmo-tiny", "concatenated", 1) + share_rows("bert-tiny", "bidirectional", 2)
+    return tidy(
+        rows + probe_rows("bert-tiny", 2, ("upos",)) + baseline_rows(("upos",)) + attention_rows("bert-tiny", 2, 2)
+    )
 
 
 def costs_table() -> pd.DataFrame:
