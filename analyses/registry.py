@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from analyses.attention_distance import MEASURES
 from extractors.representation import ModelInfo
 
-LAYER_FILE = "layer-file"
-"""Family of extractors that give stored vectors and cannot read other sentences."""
-
 
 @dataclass(frozen=True)
 class AnalysisInfo:
@@ -29,21 +26,25 @@ class AnalysisInfo:
     needs_new_sentences: bool = False
     """Whether it composes sentences of its own, which a file of stored vectors cannot read."""
 
-    def applicable(self, info: ModelInfo) -> str | None:
+    def applicable(self, info: ModelInfo, layers: Sequence[int] | None = None) -> str | None:
         """Say why the analysis cannot be run on a model; None if it can.
 
         Parameters
         ----------
         info : ModelInfo
             The model.
+        layers : sequence of int, optional
+            The layer numbers asked for; default: all.
 
         Returns
         -------
         str or None
-            The reason, for a sentence such as ``attention_distance skipped for elmo-small: it has no attention``.
+            The reason, e.g. ``elmo-small (elmo) has no attention``.
         """
         if self.needs_attention and info.heads is None:
             return f"{info.name} ({info.family}) has no attention"
+        if self.needs_attention and layers is not None and not any(layer > 0 for layer in layers):
+            return f"layer 0 of {info.name} has no attention"
         if self.needs_new_sentences and info.family == "layer-file":
             return f"{info.name} holds stored vectors and cannot read new sentences"
         return None
@@ -55,7 +56,7 @@ ANALYSES: dict[str, AnalysisInfo] = {
         AnalysisInfo(
             name="direction_shares",
             description="How much of a word's contextual variance is due to its left, its right, and their interaction",
-            needs="any model (not a file of vectors); sentences in which some words recur (a few hundred at least, some two thousand are plenty)",
+            needs="any model that can read new sentences; sentences in which some words recur (a few hundred at least, some two thousand are plenty)",
             measures=(
                 "direction_share_left",
                 "direction_share_right",

@@ -194,7 +194,7 @@ def test_without_attention_or_sentences(fake: Any) -> None:
     assert ANALYSES["attention_distance"].applicable(with_attention.info, (0, 1)) is None
     assert ANALYSES["attention_distance"].applicable(with_attention.info, (0,)) == "layer 0 of fake has no attention"
     stored = replace(model.info, family="layer-file")
-    assert "file of vectors" in (ANALYSES["direction_shares"].applicable(stored) or "")
+    assert "stored vectors" in (ANALYSES["direction_shares"].applicable(stored) or "")
     with pytest.raises(DataError, match="no sentence"):
         attention_distance(with_attention, [])
     with pytest.raises(UsageError, match="max_sentences=0"):
