@@ -56,7 +56,7 @@ ANALYSES: dict[str, AnalysisInfo] = {
         AnalysisInfo(
             name="direction_shares",
             description="How much of a word's contextual variance is due to its left, its right, and their interaction",
-            needs="any model that can read new sentences; sentences in which some words recur (a few hundred at least, some two thousand are plenty)",
+            needs="a model that can read new sentences; sentences in which some words recur (two thousand are plenty)",
             measures=(
                 "direction_share_left",
                 "direction_share_right",
