@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def attention_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int) -> Iterator[DrawnFigure]:
+    """One figure for each model with attention (and data set), numbered from `first`."""
     rows = results[results["measure"].fillna("").str.startswith("attention_") & results["layer"].notna()]
     heads = pick(rows, measure="attention_distance", condition="plain", weights="trained")
     longest = float(heads.loc[heads["head"].notna(), "value"].max()) if heads["head"].notna().any() else 1.0

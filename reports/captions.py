@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _DIRECTIONS = ("left", "right", "interaction")
 
 
-def share_caption(part: pd.DataFrame, models: Sequence[str]) -> str:
+def share_caption(part: pd.DataFrame, models: Sequence[str], *, control: bool) -> str:
     """Caption of a direction-share figure: the top layer of every model, and what the marks mean."""
     tops = []
     for model in models:
@@ -31,6 +31,8 @@ def share_caption(part: pd.DataFrame, models: Sequence[str]) -> str:
     lead = f"At the top layer: {'; '.join(tops)}. " if tops else ""
     counts = sorted({int(n) for n in part["n"].dropna()})
     targets = f" n = {_span(counts)} targets." if counts else ""
+    marks = "; dashed, with open markers: the untrained copy" if "untrained" in values_of(part, "weights") else ""
+    marks += "; dotted: what layer norm makes of purely additive features" if control else ""
     missing = part[part["value"].isna()]
     gaps = (
         " Hatched: undefined, because the vectors at that layer do not vary with the context (a gap, not a zero)."
@@ -38,7 +40,7 @@ def share_caption(part: pd.DataFrame, models: Sequence[str]) -> str:
         else ""
     )
     return (
-        f"{lead}Upper row: the three shares, which add up to 1. Middle row: the same with intervals; dashed, with open markers: the untrained copy; dotted: what layer norm makes of purely additive features. "
+        f"{lead}Upper row: the three shares, which add up to 1. Middle row: the same with intervals{marks}. "
         f"Bottom row: how much of the vector's total variance the context makes up.{gaps}{targets}"
     )
 

@@ -58,6 +58,7 @@ class DrawnFigure:
 
 
 def as_svg(figure: Any) -> bytes:
+    """Bytes of a matplotlib figure as SVG: the same figure gives the same bytes; text stays text."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = buffer.getvalue().decode("utf-8")
@@ -72,6 +73,7 @@ def as_svg(figure: Any) -> bytes:
 
 
 def canvas(height: float) -> Any:
+    """An empty figure of the width of a panel and the given height in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(WIDTH, height), layout="constrained")
@@ -83,11 +85,13 @@ def panel_title(figure: Any, text: str) -> None:
 
 
 def panel_name(number_: int, place: int, *words: str) -> str:
+    """File name of a panel, safe on every file system: numbers of figure and panel, then what is left of the words in ASCII."""
     slug = re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")[:48].rstrip("-")
     return f"figure-{number_:02d}-{place:02d}" + (f"-{slug}" if slug else "")
 
 
 def layer_axis(axes: Any, layers: list[int], label: str = "layer") -> None:
+    """Label the horizontal axis with layer numbers, thinned out where there are many."""
     step = max(1, -(-len(layers) // 14))
     axes.set_xticks(layers[::step])
     axes.set_xlim(layers[0] - 0.6, layers[-1] + 0.6)

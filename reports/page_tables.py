@@ -130,32 +130,27 @@ def layer_tables(results: pd.DataFrame) -> list[Table]:
     found = []
     shares = pick(results, kind="analysis", measure=list(_SHARES))
     for condition in values_of(shares, "condition"):
-        rows = _by_layer(pick(shares, condition=condition), _SHARES)
-        headers: tuple[str, ...] = (
-            "model",
-            "layer",
-            "left share",
-            "right share",
-            "interaction share",
-            "contextual share",
-            "n",
+        part = pick(shares, condition=condition)
+        present = values_of(part, "measure")
+        found.append(
+            _layer_table(f"Direction shares by layer, {condition}", part, [one for one in _SHARES if one in present])
         )
-        found.append(Table(f"Direction shares by layer, {condition}", headers, rows, key=2))
     for task in values_of(pick(results, kind="probe"), "task"):
-        rows_of = pick(results, kind="probe", task=task, condition=None)
-        rows_of = rows_of[rows_of["layer"].notna()]
-        measures = [name for name in values_of(rows_of, "measure") if name != "penalty"]
-        headers = ("model", "layer", *(measure_label(name).lower().replace("f1", "F1") for name in measures), "n")
-        found.append(Table(f"Task {named(task)} by layer", headers, _by_layer(rows_of, measures), key=2))
+        part = pick(results, kind="probe", task=task, condition=None)
+        part = part[part["layer"].notna()]
+        measures = [name for name in values_of(part, "measure") if name != "penalty"]
+        found.append(_layer_table(f"Task {named(task)} by layer", part, measures))
     attention = results[results["measure"].fillna("").str.startswith("attention_") & results["head"].isna()]
     for condition in values_of(attention, "condition"):
         part = pick(attention, condition=condition)
-        measures = values_of(part, "measure")
-        headers = ("model", "layer", *(measure_label(name).lower() for name in measures), "n")
-        found.append(
-            Table(f"Attention, means over the heads of a layer, {condition}", headers, _by_layer(part, measures), key=2)
-        )
+        title = f"Attention, means over the heads of a layer, {condition}"
+        found.append(_layer_table(title, part, values_of(part, "measure")))
     return [table for table in found if table.rows]
+
+
+def _layer_table(title: str, rows: pd.DataFrame, measures: Sequence[str]) -> Table:
+    headers = ("model", "layer", *(measure_label(name).lower().replace("f1", "F1") for name in measures), "n")
+    return Table(title, headers, _by_layer(rows, measures), key=2)
 
 
 def _by_layer(rows: pd.DataFrame, measures: Sequence[str]) -> list[list[str]]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int) -> Iterator[DrawnFigure]:
+    """One figure for each sampling mode, data set and pooling, numbered from `first`."""
     names = [f"direction_share_{direction}" for direction in DIRECTIONS]
     rows = pick(results, kind="analysis", measure=[*names, "contextual_share"])
     rows = rows[rows["layer"].notna()]
@@ -74,7 +75,14 @@ def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
             *([condition] if isinstance(condition, str) else []),
             *([CONTROL] if not control.empty else []),
         )
-        yield DrawnFigure(first + index, "directions", title, share_caption(part, list(styles)), measures, panels)
+        yield DrawnFigure(
+            first + index,
+            "directions",
+            title,
+            share_caption(part, list(styles), control=not control.empty),
+            measures,
+            panels,
+        )
 
 
 def _share_scale(part: pd.DataFrame) -> tuple[float, float, float]:

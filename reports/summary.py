@@ -349,14 +349,23 @@ def _direction_sentences(results: pd.DataFrame, directionality: Mapping[str, str
             limit = "10⁻¹⁰" if exact else str(DELTA)
             found.append(
                 f"In {name} left and right context do not interact: the interaction share is at most {number(bound)} in absolute value "
-                f"at {_layers(usable)}, below {limit}."
+                f"at {_layers(usable)}, below {limit}{_context(results, model, usable[-1].layer)}."
             )
         else:
-            found.append(_course(name, usable))
+            found.append(_course(name, usable, _context(results, model, usable[-1].layer)))
     return _first(found, 4, "more models are in the table below")
 
 
-def _course(name: str, verdicts: list[LayerVerdict]) -> str:
+def _context(results: pd.DataFrame, model: str, layer: int) -> str:
+    """The contextual share at a layer, as an aside: shares of a tiny variance mean little."""
+    rows = pick(results, model=model, weights="trained", part="whole", condition="crossed", measure="contextual_share")
+    found = estimates(rows).get(layer)
+    if found is None or not found.defined:
+        return ""
+    return f" (contextual share at layer {layer}: {number(found.value, found.unit)})"
+
+
+def _course(name: str, verdicts: list[LayerVerdict], context: str) -> str:
     first, last = verdicts[0], verdicts[-1]
     if first is last:
         text = f"In {name} the interaction share at layer {first.layer} is {first.estimate}"
@@ -370,13 +379,13 @@ def _course(name: str, verdicts: list[LayerVerdict]) -> str:
         text = f"In {name} the interaction share {verb} from {first.estimate} at layer {first.layer} to {last.estimate} at layer {last.layer}"
     present = [verdict for verdict in verdicts if verdict.verdict == "present"]
     if not present:
-        return f"{text}; by the rules below no layer shows an interaction for certain."
+        return f"{text}{context}; by the rules below no layer shows an interaction for certain."
     where = "every contextual layer" if len(present) == len(verdicts) else _layers(present)
     last_present = present[-1]
     caveat = f", beyond {joined(last_present.above)}" if last_present.above else ""
     if last_present.missing:
         caveat += f" (no {joined(last_present.missing)} was measured)"
-    return f"{text}; left and right interact in {where}{caveat}."
+    return f"{text}{context}; left and right interact in {where}{caveat}."
 
 
 def _probe_sentences(results: pd.DataFrame) -> list[str]:

@@ -188,7 +188,7 @@ def number(value: float, unit: str = "") -> str:
         return "0"
     if abs(value) < 5e-4:
         mantissa, exponent = f"{value:.1e}".split("e")
-        return f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPT)}".replace("-", "−", 1)
+        return f"{mantissa}\u00a0×\u00a010{str(int(exponent)).translate(_SUPERSCRIPT)}".replace("-", "−", 1)
     if abs(value) >= 1000:
         text = f"{value:,.0f}".replace(",", "\u202f")
     elif abs(value) >= 100:

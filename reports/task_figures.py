@@ -19,6 +19,7 @@ _PART_LINES = {"whole": "-", "forward": "-.", "backward": ":"}
 
 
 def task_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int) -> Iterator[DrawnFigure]:
+    """One figure for each task (and data set, split and pooling), numbered from `first`."""
     rows = pick(results, kind="probe", condition=None)
     place = first
     faceted = (
@@ -86,10 +87,10 @@ def _task_panel(rows: pd.DataFrame, task: str, measure: str, styles: Mapping[str
             bounds = _baseline(axes, found, words, bounds)
     if bounds:
         room = 0.08 * (max(bounds) - min(bounds)) or 0.05
-        axes.set_ylim(
-            min(bounds) - (2.5 if axes.texts and axes.texts[-1].get_text().startswith("↓") else 1) * room,
-            max(bounds) + room,
-        )
+        noted = any(text.get_text().startswith("↓") for text in axes.texts)
+        top = max(bounds) + room
+        # Scores end at 1: an axis that goes on beyond it would suggest otherwise.
+        axes.set_ylim(min(bounds) - (2.5 if noted else 1) * room, top if measure == "cross_entropy" else min(top, 1.02))
     axes.set_ylabel(measure_label(measure) + (", bits" if measure == "cross_entropy" else ""))
     panel_title(figure, f"{shortened(task, 34)}, {measure_label(measure).lower().replace('f1', 'F1')}")
     if curves:

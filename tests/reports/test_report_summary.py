@@ -177,6 +177,7 @@ def test_growth_flips_with_the_ends(synthetic):
     same = doctored(table, 0.31, 0.25, 0.37, layer=1, **where)
     assert verdict_of(statements(same, KINDS), "bert-tiny", "grows").verdict == "undecided"
     assert "rises from 0.050" in summary_paragraphs(table, KINDS)[0]
+    assert "(contextual share at layer 6: 0.500)" in summary_paragraphs(table, KINDS)[0]
 
 
 def test_without_untrained_copy_the_sentence_says_so(synthetic):
