@@ -1,7 +1,7 @@
 """Measurements without labels: how much of a word's vector comes from its left, its right, and from both together."""
 
-# `direction_shares` and `attention_distance` are modules and functions of the same name: importing the functions here, at
-# once, makes the name on the package the function, whichever submodule is imported later.
+# `direction_shares` and `attention_distance` are modules and functions of the same name: importing the functions here,
+# at once, makes the name on the package the function, whichever submodule is imported later.
 from analyses.attention_distance import AttentionDistance, attention_distance
 from analyses.contexts import ContextSet, TargetContexts, collect_contexts
 from analyses.direction_shares import DirectionShares, direction_shares

@@ -1,7 +1,7 @@
 """Attention distance: how far, and to which side, each head looks, beside attention that is uniform.
 
-Mean attention distance per head (Vig & Belinkov 2019) at word level: attention to special tokens is left out and the rest
-renormalised as a ratio of sums.
+Mean attention distance per head (Vig & Belinkov 2019) at word level: attention to special tokens is left out and the
+rest renormalised as a ratio of sums.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ MEASURES: dict[str, str] = {
 
 _WORD_MEASURES = tuple(MEASURES)[:6]
 _COLUMNS = 6 + 1 + 1 + 1 + 6
-"""Per sentence and head: 6 sums of the word measures, special mass, word mass, rows, and 6 sums of the uniform baseline."""
+"""Per sentence and head: 6 sums of the word measures, special mass, word mass, rows, 6 sums of the uniform baseline."""
 
 
 @dataclass(frozen=True)
 class AttentionDistance:
     """Attention distance of one model, by layer and head.
 
-    Conditions: ``plain`` (measured), ``uniform`` (what a head would have that gives each row's mass on words evenly to the
-    allowed words of the sentence: all of them, or up to the word itself in a left-to-right model).
+    Conditions: ``plain`` (measured), ``uniform`` (what a head would have that gives each row's mass on words evenly to
+    the allowed words of the sentence: all of them, or up to the word itself in a left-to-right model).
     """
 
     info: ModelInfo
@@ -56,8 +56,8 @@ class AttentionDistance:
     layers: tuple[int, ...]
     """Layer numbers of the second axis of `statistics`."""
     statistics: Array
-    """Sums per sentence, shape (sentences, layers, heads, 15): rows' mass times |i - j|, j - i, left, self, right, entropy;
-    mass on special tokens; mass on words; number of words; the first six again for uniform attention."""
+    """Sums per sentence, shape (sentences, layers, heads, 15): rows' mass times |i - j|, j - i, left, self, right,
+    entropy; mass on special tokens; mass on words; number of words; the first six again for uniform attention."""
     notes: tuple[str, ...]
     """What was left out, and what a reader must know."""
     data: str
@@ -171,14 +171,14 @@ def attention_distance(
 
     With A[i, j] the attention of word i to word j (special tokens left out) and sums over all words of all sentences,
 
-        distance = sum A[i, j] |i - j| / sum A[i, j],   signed distance = sum A[i, j] (j - i) / sum A[i, j]  (< 0: left),
+        distance = sum A[i, j] |i - j| / sum A[i, j],   signed distance = sum A[i, j] (j - i) / sum A[i, j],
         left, self, right mass = sum over j < i, j = i, j > i of A[i, j] / sum A[i, j],
         entropy = sum_i m_i H(A[i, .] / m_i) / sum_i m_i in bits, with m_i = sum_j A[i, j],
         special mass = attention to special tokens / number of words,
 
-    so a word counts by the attention that it gives to words. The layer's value sums over its heads too. Intervals:
-    bootstrap over sentences. Layer 0 has no attention and gives no rows. Attention maps are reduced one sentence at a
-    time; 15 sums per sentence and head are kept.
+    so a word counts by the attention that it gives to words; a negative signed distance is to the left. The layer's
+    value sums over its heads too. Intervals: bootstrap over sentences. Layer 0 has no attention and gives no rows.
+    Attention maps are reduced one sentence at a time; 15 sums per sentence and head are kept.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
 """Crossed contexts from a corpus: for each target word K left and K right parts, taken from disjoint sentences.
 
-Within one grid every left part has the same number of pieces in every given model, and so has every right part: a longer
-left part would shift the target's position, and the model's position embedding would pass for an effect of the left side.
+Within one grid every left part has the same number of pieces in every given model, and so has every right part: a
+longer left part would shift the target's position, and the model's position embedding would pass for an effect of the
+left side.
 """
 
 from __future__ import annotations
@@ -105,14 +106,16 @@ def collect_contexts(
 ) -> ContextSet:
     """Collect crossed contexts from a corpus, the same ones for all given models.
 
-    A target is a word form (case-sensitive, with at least one letter) that has K left and K right parts: W words directly
-    before, or after, an occurrence with at least W words on both sides. No sentence gives both a left and a right part (a
-    natural pair in the grid would bias the variances), no part is used twice, and per grid all left parts have one piece
-    count in each model, and all right parts too: the combination of counts with the largest supply is taken. The composed
-    sentences are aligned again, and a target whose piece counts are not constant in them is dropped.
+    A target is a word form (case-sensitive, with at least one letter) that has K left and K right parts: W words
+    directly before, or after, an occurrence with at least W words on both sides. No sentence gives both a left and a
+    right part (a natural pair in the grid would bias the variances), no part is used twice, and per grid all left parts
+    have one piece count in each model, and all right parts too: the combination of counts with the largest supply is
+    taken. The composed sentences are aligned again, and a target whose piece counts are not constant in them is
+    dropped.
 
-    Candidates are tried in falling order of frequency, one from each half in turn: with `upos` the halves are function and
-    content words; without, the more and the less frequent half of the candidates, the second holding most content words.
+    Candidates are tried in falling order of frequency, one from each half in turn: with `upos` the halves are function
+    and content words; without, the more and the less frequent half of the candidates, the second holding most content
+    words.
 
     Parameters
     ----------
@@ -124,8 +127,8 @@ def collect_contexts(
         W, words per side. Left open, 8, 6, 4, 3 and 2 are tried in turn.
     grid : int, optional
         K, left and right parts per target. Left open, 8, 6 and 4 are tried for each W, before W is shortened: estimates
-        do not depend on K, but they do on W. The first setting with 10 targets (or `targets`, if fewer) is taken; if none
-        has so many, the one with the most. It is recorded in the result and in its notes.
+        do not depend on K, but they do on W. The first setting with 10 targets (or `targets`, if fewer) is taken; if
+        none has so many, the one with the most. It is recorded in the result and in its notes.
     targets : int
         Number of targets wanted; fewer are taken if the corpus has no more.
     seed : int
@@ -314,11 +317,11 @@ class _Corpus:
         most = max(candidates, key=lambda item: len(item[1]), default=None)
         seen = f"the most frequent is {most[0]!r} with {len(most[1])}" if most else "no word has so many"
         return (
-            f"direction shares need at least 2 target words, {found} found in {len(self.sentences)} different sentences: "
-            f"a target needs {2 * grid} sentences in which it has {side} words on both sides ({seen}), {grid} of them "
+            f"direction shares need at least 2 target words, {found} found in {len(self.sentences)} different sentences"
+            f": a target needs {2 * grid} sentences in which it has {side} words on both sides ({seen}), {grid} of them "
             f"with left parts and {grid} others with right parts of equal piece counts in "
-            f"{', '.join(extractor.info.name for extractor in self.extractors)}; give more or longer sentences (some two "
-            "thousand are plenty), or a smaller side or grid"
+            f"{', '.join(extractor.info.name for extractor in self.extractors)}; give more or longer sentences "
+            "(some two thousand are plenty), or a smaller side or grid"
         )
 
 

@@ -1,7 +1,7 @@
 """Direction shares: how much of a word's contextual variance is due to its left, its right, and both in interaction.
 
-Functional ANOVA over crossed contexts with generalised Sobol indices (Sobol 1993; Gamboa et al. 2014). A concatenation of
-two one-directional models has no interaction share whatever its weights; a model that mixes both sides can have one.
+Functional ANOVA over crossed contexts with generalised Sobol indices (Sobol 1993; Gamboa et al. 2014). A concatenation
+of two one-directional models has no interaction share whatever its weights; a model that mixes both sides can have one.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ CROSSED, STANDARDISED, CONTROL = "crossed", "crossed standardised", "layer-norme
 """The conditions of the rows, see `DirectionShares`."""
 
 COMPONENTS = ("left", "right", "interaction", "second_moment", "raw_second_moment")
-"""What is kept per target, each a sum over dimensions: V_L, V_R, V_LR, the mean over the grid of |h - corpus mean|^2, and the
-mean of |h|^2."""
+"""What is kept per target, each a sum over dimensions: V_L, V_R, V_LR, the mean over the grid of |h - corpus mean|^2,
+and the mean of |h|^2."""
 
 _SHARES = ("direction_share_left", "direction_share_right", "direction_share_interaction")
 _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
@@ -51,9 +51,10 @@ Key = tuple[int, str, str]
 class DirectionShares:
     """Direction shares of one model, by layer and part.
 
-    Conditions: ``crossed`` (vectors as they are), ``crossed standardised`` (each dimension divided by its standard deviation
-    over natural sentences, so that a few huge dimensions do not decide), ``layer-normed additive`` (a control: layer norm of
-    the purely additive part of the same grids, i.e. the interaction that a normalisation alone would make).
+    Conditions: ``crossed`` (vectors as they are), ``crossed standardised`` (each dimension divided by its standard
+    deviation over natural sentences, so that a few huge dimensions do not decide), ``layer-normed additive`` (a
+    control: layer norm of the purely additive part of the same grids, i.e. the interaction that a normalisation alone
+    would make).
     """
 
     info: ModelInfo
@@ -61,8 +62,8 @@ class DirectionShares:
     contexts: ContextSet
     """Targets and contexts."""
     components: Mapping[Key, Array]
-    """(layer, part, condition) -> array of shape (targets, 5), columns `COMPONENTS`; the units of the bootstrap, and what
-    paired comparisons of models on the same contexts start from."""
+    """(layer, part, condition) -> array of shape (targets, 5), columns `COMPONENTS`; the units of the bootstrap, and
+    what paired comparisons of models on the same contexts start from."""
     pooling: str
     """How the target's pieces became one vector."""
     data: str
@@ -74,10 +75,11 @@ class DirectionShares:
 
     @property
     def floor(self) -> float:
-        """Relative numerical floor: a variance under `floor` times the mean of |h|^2 is rounding noise; shares are missing.
+        """Relative numerical floor: a variance under `floor` times the mean of |h|^2 is rounding noise; shares are
+        missing.
 
-        It is (32 eps)^2, eps the machine epsilon of the network's precision: rounding errors are proportional to the size
-        of the vectors (not to their distance from the corpus mean), and grow to some ten eps through a few layers.
+        It is (32 eps)^2, eps the machine epsilon of the network's precision: rounding errors are proportional to the
+        size of the vectors (not to their distance from the corpus mean), and grow to some ten eps through a few layers.
         """
         return numerical_floor(self.info.dtype)
 
@@ -92,8 +94,8 @@ class DirectionShares:
         Returns
         -------
         Interval
-            Arrays of shape (4,): shares of left, right and interaction, and the contextual share. Shares are NaN where the
-            contextual variance is at the numerical floor.
+            Arrays of shape (4,): shares of left, right and interaction, and the contextual share. Shares are NaN where
+            the contextual variance is at the numerical floor.
         """
         units = self.components[layer, part, condition]
         result = bootstrap(units, _ratios, resamples=self.resamples, seed=self.seed)
@@ -181,13 +183,13 @@ def direction_shares(
     """Measure the direction shares of every layer.
 
     For each target word, K left and K right parts are combined to K x K sentences; the target's vector h(l, r) is split
-    into h_0 + h_L(l) + h_R(r) + h_LR(l, r), with variances V_L, V_R, V_LR (traces, unbiased: `variance_components`). Then
+    into h_0 + h_L(l) + h_R(r) + h_LR(l, r), with variances V_L, V_R, V_LR (traces, unbiased: `variance_components`):
 
         S_u = sum_targets V_u / sum_targets (V_L + V_R + V_LR),   u in {L, R, LR},   S_L + S_R + S_LR = 1,
         contextual share = sum_targets (V_L + V_R + V_LR) / sum_targets mean |h - m|^2,
 
-    where m is the mean vector of words in natural sentences and the mean runs over the grid: how much of the distance of
-    a vector from the corpus mean is due to its context rather than to the word. Intervals: bootstrap over targets.
+    where m is the mean vector of words in natural sentences and the mean runs over the grid: how much of the distance
+    of a vector from the corpus mean is due to its context rather than to the word. Intervals: bootstrap over targets.
 
     One grid is in memory at a time. ELMo's halves at layer 0, the same context-free vector twice, are left out.
 

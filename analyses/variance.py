@@ -1,7 +1,7 @@
 """Two-way analysis of variance of a grid of vectors: left context x right context, one vector per cell.
 
-The functional ANOVA h = h_0 + h_L + h_R + h_LR of a function of two independent inputs (Hoeffding 1948; Sobol 1993), its
-variances estimated from a grid by expected mean squares (Searle, Casella & McCulloch 1992, ch. 4); for vectors the
+The functional ANOVA h = h_0 + h_L + h_R + h_LR of a function of two independent inputs (Hoeffding 1948; Sobol 1993),
+its variances estimated from a grid by expected mean squares (Searle, Casella & McCulloch 1992, ch. 4); for vectors the
 variances are traces, i.e. sums over dimensions (Gamboa et al. 2014, generalised Sobol indices).
 """
 
@@ -62,8 +62,8 @@ def two_way_effects(grid: npt.ArrayLike) -> Effects:
     Returns
     -------
     Effects
-        In float64. If the grid lists *all* equally likely left and right contexts, the mean squares of the effects are the
-        exact variances V_L, V_R, V_LR; for a sample of contexts use `variance_components`.
+        In float64. If the grid lists *all* equally likely left and right contexts, the mean squares of the effects are
+        the exact variances V_L, V_R, V_LR; for a sample of contexts use `variance_components`.
 
     Raises
     ------
@@ -85,8 +85,9 @@ def two_way_effects(grid: npt.ArrayLike) -> Effects:
 def variance_components(grid: npt.ArrayLike) -> VarianceComponents:
     r"""Estimate V_L, V_R and V_LR from a crossed grid of sampled contexts, one vector per cell.
 
-    With K_L left and K_R right contexts drawn independently, h[l, r] = mu + a_l + b_r + g_lr, where the effects have mean
-    zero, variances V_L, V_R, V_LR and are uncorrelated. The sums of squares of the grid's own effects (`two_way_effects`)
+    With K_L left and K_R right contexts drawn independently, h[l, r] = mu + a_l + b_r + g_lr, where the effects have
+    mean zero, variances V_L, V_R, V_LR and are uncorrelated. The sums of squares of the grid's own effects
+    (`two_way_effects`)
 
         SS_L = K_R sum_l (h[l, .] - h[., .])^2,   SS_R = K_L sum_r (h[., r] - h[., .])^2,
         SS_LR = sum_lr (h[l, r] - h[l, .] - h[., r] + h[., .])^2
@@ -96,14 +97,14 @@ def variance_components(grid: npt.ArrayLike) -> VarianceComponents:
         E SS_LR = (K_L - 1)(K_R - 1) V_LR,
         E SS_L = (K_L - 1)(V_LR + K_R V_L),   E SS_R = (K_R - 1)(V_LR + K_L V_R):
 
-    a row mean h[l, .] is a_l plus the mean of K_R interactions g_lr (plus terms that all rows share), so row means vary by
-    V_L + V_LR / K_R; among residuals (K_L - 1)(K_R - 1) are free. Solved for the variances:
+    a row mean h[l, .] is a_l plus the mean of K_R interactions g_lr (plus terms that all rows share), so row means vary
+    by V_L + V_LR / K_R; among residuals (K_L - 1)(K_R - 1) are free. Solved for the variances:
 
         V_LR = SS_LR / ((K_L - 1)(K_R - 1)),
         V_L = (SS_L / (K_L - 1) - V_LR) / K_R,   V_R = (SS_R / (K_R - 1) - V_LR) / K_L,
 
-    which are unbiased for every K_L, K_R >= 2, whatever the distributions. They equal the averages over all pairs of the
-    pair estimators E|h(l,r) - h(l',r)|^2 = 2 (V_L + V_LR) and E|h(l,r) - h(l',r) - h(l,r') + h(l',r')|^2 = 4 V_LR.
+    which are unbiased for every K_L, K_R >= 2, whatever the distributions. They equal the averages over all pairs of
+    the pair estimators E|h(l,r) - h(l',r)|^2 = 2 (V_L + V_LR) and E|h(l,r) - h(l',r) - h(l,r') + h(l',r')|^2 = 4 V_LR.
 
     Parameters
     ----------

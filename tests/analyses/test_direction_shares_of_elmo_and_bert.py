@@ -1,4 +1,4 @@
-"""The claim itself on real models: concatenation has no interaction, a deep bidirectional model has, and more with depth."""
+"""On real models: concatenation has no interaction; a deep bidirectional model has, more with depth."""
 
 from __future__ import annotations
 
