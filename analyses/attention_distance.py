@@ -162,6 +162,7 @@ def attention_distance(
     layers: Layers = "all",
     batch_size: int = 16,
     max_sentences: int | None = None,
+    sentence_start: bool = True,
     resamples: int = 1000,
     seed: int = 0,
     data: str = "",
@@ -180,6 +181,10 @@ def attention_distance(
     value sums over its heads too. Intervals: bootstrap over sentences. Layer 0 has no attention and gives no rows.
     Attention maps are reduced one sentence at a time; 15 sums per sentence and head are kept.
 
+    A left-to-right model whose tokenizer puts nothing before a sentence (GPT-2) spends what attention it has no use for
+    on the first word, which would pass for attention to words far to the left. It is therefore read behind its tokenizer's
+    start token, which counts as a special token like [CLS].
+
     Parameters
     ----------
     extractor : Extractor
@@ -192,6 +197,8 @@ def attention_distance(
         Sentences per forward pass.
     max_sentences : int, optional
         Read only the first so many sentences.
+    sentence_start : bool
+        Read `extractor.with_sentence_start()`; False leaves the input as the tokenizer makes it.
     resamples : int
         Bootstrap samples.
     seed : int
@@ -218,7 +225,8 @@ def attention_distance(
     ----------
     Vig and Belinkov (2019), Analyzing the structure of attention in a Transformer language model.
     """
-    info = extractor.info
+    reader = extractor.with_sentence_start() if sentence_start else extractor
+    info = reader.info
     if info.heads is None:
         raise UsageError(
             f"{info.name} ({info.family}) has no attention, so there is no attention distance; "
@@ -234,7 +242,7 @@ def attention_distance(
     corpus = sentences[:max_sentences]
     kept: list[Array] = []
     too_long = 0
-    for item in extractor.extract(corpus, layers=chosen, attention=True, batch_size=batch_size, progress=progress):
+    for item in reader.extract(corpus, layers=chosen, attention=True, batch_size=batch_size, progress=progress):
         if item.windows > 1:
             too_long += 1
             continue
@@ -250,6 +258,8 @@ def attention_distance(
     notes = []
     if too_long:
         notes.append(f"{too_long} of {len(corpus)} sentences left out: longer than {info.max_pieces} pieces")
+    if reader is not extractor:
+        notes.append(f"{info.note}, as its first word would else take the attention a head has to spare")
     if info.directionality == "left-to-right" and not statistics[..., 6].any():
         notes.append(
             "no special token is read before the sentence: its first word takes the attention a head has to spare"

@@ -107,35 +107,92 @@ class DirectionShares:
                     array[:3] = np.nan
         return result
 
+    def slope(self, part: str = "whole", condition: str = CROSSED) -> Interval | None:
+        """Least-squares slope of the interaction share over layers 1..L, with 95 % interval over targets.
+
+        Each resample of targets gives a whole curve and so a slope: the layers of one model are not independent.
+
+        Parameters
+        ----------
+        part, condition
+            As for `interval`.
+
+        Returns
+        -------
+        Interval or None
+            Arrays of shape (1,), in share per layer; None if fewer than two contextual layers have a defined share.
+        """
+        layers = [
+            layer
+            for layer, other, variant in self.components
+            if layer > 0
+            and (other, variant) == (part, condition)
+            and np.isfinite(self.interval(layer, part, condition).value[2])
+        ]
+        if len(layers) < 2:
+            return None
+        units = np.concatenate([self.components[layer, part, condition][:, :3] for layer in layers], axis=1)
+        weights = np.array(layers) - np.mean(layers)
+        weights /= weights @ weights
+
+        def fitted(sums: Array) -> Array:
+            effects = sums.reshape(*sums.shape[:-1], len(layers), 3)
+            slopes: Array = effects[..., 2] / effects.sum(axis=-1) @ weights
+            return slopes[..., None]
+
+        return bootstrap(units, fitted, resamples=self.resamples, seed=self.seed)
+
     def rows(self) -> list[dict[str, Any]]:
         """One mapping per number, for `extractors.foundation.results.tidy`."""
-        rows: list[dict[str, Any]] = []
-        for layer, part, condition in self.components:
-            interval = self.interval(layer, part, condition)
-            measures = ("direction_share_interaction",) if condition == CONTROL else (*_SHARES, "contextual_share")
-            for measure in measures:
-                column = (*_SHARES, "contextual_share").index(measure)
+        rows = [row for key in self.components for row in self._layer_rows(*key)]
+        for part, condition in dict.fromkeys((part, condition) for _, part, condition in self.components):
+            slope = self.slope(part, condition) if condition != CONTROL else None
+            if slope is not None:
                 rows.append(
                     {
-                        "model": self.info.name,
-                        "family": self.info.family,
-                        "weights": self.info.weights,
-                        "layer": layer,
-                        "layer_name": self.info.layer_names[layer],
-                        "part": part,
-                        "kind": "analysis",
-                        "measure": measure,
-                        "data": self.data,
-                        "condition": condition,
-                        "pooling": self.pooling,
-                        "value": float(interval.value[column]),
-                        "low": float(interval.low[column]),
-                        "high": float(interval.high[column]),
-                        "unit": "share",
-                        "n": interval.n,
-                        "seed": self.seed,
+                        **self._context(part, condition),
+                        "measure": "direction_share_interaction_slope",
+                        "value": float(slope.value[0]),
+                        "low": float(slope.low[0]),
+                        "high": float(slope.high[0]),
+                        "unit": "share per layer",
+                        "n": slope.n,
                     }
                 )
+        return rows
+
+    def _context(self, part: str, condition: str) -> dict[str, Any]:
+        return {
+            "model": self.info.name,
+            "family": self.info.family,
+            "weights": self.info.weights,
+            "part": part,
+            "kind": "analysis",
+            "data": self.data,
+            "condition": condition,
+            "pooling": self.pooling,
+            "seed": self.seed,
+        }
+
+    def _layer_rows(self, layer: int, part: str, condition: str) -> list[dict[str, Any]]:
+        interval = self.interval(layer, part, condition)
+        measures = ("direction_share_interaction",) if condition == CONTROL else (*_SHARES, "contextual_share")
+        rows = []
+        for measure in measures:
+            column = (*_SHARES, "contextual_share").index(measure)
+            rows.append(
+                {
+                    **self._context(part, condition),
+                    "layer": layer,
+                    "layer_name": self.info.layer_names[layer],
+                    "measure": measure,
+                    "value": float(interval.value[column]),
+                    "low": float(interval.low[column]),
+                    "high": float(interval.high[column]),
+                    "unit": "share",
+                    "n": interval.n,
+                }
+            )
         return rows
 
     def to_frame(self) -> pd.DataFrame:

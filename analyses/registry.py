@@ -61,6 +61,7 @@ ANALYSES: dict[str, AnalysisInfo] = {
                 "direction_share_left",
                 "direction_share_right",
                 "direction_share_interaction",
+                "direction_share_interaction_slope",
                 "contextual_share",
             ),
             needs_new_sentences=True,

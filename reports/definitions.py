@@ -74,6 +74,13 @@ _DEFINITIONS = (
         _SOBOL,
     ),
     Definition(
+        "direction_share_interaction_slope",
+        "Slope of the interaction share",
+        f"Least-squares slope of {_v('S', 'LR')} over the contextual layers 1..L, in share per layer; every resample of targets gives a "
+        "whole curve and so a slope. Above 0: the interaction grows with depth on the whole, though not at every step.",
+        _SOBOL,
+    ),
+    Definition(
         "contextual_share",
         "Contextual share",
         f"Σ {_TOTAL} / Σ |<var>h</var> − <var>m</var>|<sup>2</sup>, sums over targets, <var>m</var> the mean vector of words in natural "

@@ -36,8 +36,8 @@ RULES = (
     f"concatenation (theory says exactly 0), and below {DELTA} elsewhere.",
     "Anything else is undecided. A statement about all contextual layers (1 and up) is supported if every one of them agrees, refuted if one of "
     "them shows the opposite, and undecided otherwise.",
-    "“Grows with depth” compares the last layer with the first contextual layer: supported if the intervals are apart in that order, "
-    "refuted if they are apart in the other, undecided if they overlap.",
+    "“Grows with depth”: the slope of the interaction share over the contextual layers; supported if its interval lies above 0, refuted if it lies "
+    "below, undecided otherwise. Where one layer lies above the last one with its interval, the statement says so.",
     "“Above the word type” for a probe: its lower bound is above the upper bound of the word-type baseline.",
 )
 
@@ -185,7 +185,7 @@ def statements(results: pd.DataFrame, directionality: Mapping[str, str]) -> list
         elif whole:
             found.append(_presence(model, whole))
             if len(whole) > 1:
-                found.append(_growth(model, whole))
+                found.append(_growth(results, model, whole))
         onesided = [("right", "left", "forward")] * (kind == "concatenated") + [("left", "right", "backward")] * (
             kind == "concatenated"
         )
@@ -237,20 +237,23 @@ def _presence(model: str, verdicts: list[LayerVerdict]) -> Statement:
     return Statement(model, claim, evidence, SUPPORTED, usable[-1].reason)
 
 
-def _growth(model: str, verdicts: list[LayerVerdict]) -> Statement:
+def _growth(results: pd.DataFrame, model: str, verdicts: list[LayerVerdict]) -> Statement:
     claim = "The interaction grows with depth"
+    rows = pick(results, model=model, weights="trained", part="whole", condition="crossed")
+    slope = single(pick(rows, measure="direction_share_interaction_slope"))
+    if slope is None or not slope.bounded:
+        return Statement(model, claim, "no slope with an interval", UNDECIDED, "nothing to decide on")
+    evidence = f"slope {slope} per layer"
     usable = [verdict for verdict in verdicts if verdict.estimate.defined]
-    if len(usable) < 2:
-        return Statement(model, claim, "fewer than two layers with a value", UNDECIDED, "nothing to compare")
-    first, last = usable[0], usable[-1]
-    evidence = f"layer {first.layer}: {first.estimate}; layer {last.layer}: {last.estimate}"
-    if not (first.estimate.bounded and last.estimate.bounded):
-        return Statement(model, claim, evidence, UNDECIDED, "no interval")
-    if last.estimate.low > first.estimate.high:
-        return Statement(model, claim, evidence, SUPPORTED, "the last layer's interval lies above the first's")
-    if last.estimate.high < first.estimate.low:
-        return Statement(model, claim, evidence, REFUTED, "the last layer's interval lies below the first's")
-    return Statement(model, claim, evidence, UNDECIDED, "the two intervals overlap")
+    if usable:
+        last, peak = usable[-1], max(usable, key=lambda verdict: verdict.estimate.value)
+        if peak.estimate.bounded and last.estimate.bounded and peak.estimate.low > last.estimate.high:
+            evidence += f"; highest at layer {peak.layer}: {peak.estimate}, above the last layer's {last.estimate}"
+    if slope.low > 0:
+        return Statement(model, claim, evidence, SUPPORTED, "the slope's interval lies above 0")
+    if slope.high < 0:
+        return Statement(model, claim, evidence, REFUTED, "the slope's interval lies below 0")
+    return Statement(model, claim, evidence, UNDECIDED, "the slope's interval holds 0")
 
 
 def mixing_onset(verdicts: list[LayerVerdict]) -> int | None:
@@ -376,7 +379,11 @@ def _course(name: str, verdicts: list[LayerVerdict], context: str) -> str:
                 verb = "rises"
             elif last.estimate.high < first.estimate.low:
                 verb = "falls"
-        text = f"In {name} the interaction share {verb} from {first.estimate} at layer {first.layer} to {last.estimate} at layer {last.layer}"
+        peak = max(verdicts, key=lambda verdict: verdict.estimate.value)
+        by_way = ""
+        if peak.estimate.bounded and last.estimate.bounded and peak.estimate.low > last.estimate.high:
+            by_way = f", with its peak of {peak.estimate} at layer {peak.layer}"
+        text = f"In {name} the interaction share {verb} from {first.estimate} at layer {first.layer} to {last.estimate} at layer {last.layer}{by_way}"
     present = [verdict for verdict in verdicts if verdict.verdict == "present"]
     if not present:
         return f"{text}{context}; by the rules below no layer shows an interaction for certain."

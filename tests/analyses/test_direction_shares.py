@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 from typing import Any
 
@@ -198,3 +199,21 @@ def test_wrong_options_are_refused(sided: Any, part_vector: Any, corpus: Corpus)
 def test_plot(sided: Any, part_vector: Any, corpus: Corpus) -> None:
     figure = direction_shares(sided(lambda left, right: part_vector(left)), corpus).plot()
     assert [line.get_label() for line in figure.axes[0].lines] == ["left", "right", "interaction"]
+
+
+def test_slope_of_planted_curves(sided: Any, part_vector: Any, corpus: Corpus) -> None:
+    """Interaction shares 0, 1/3, 1 over layers 1..3 have slope 1/2, layer 0 taking no part; equal targets, no spread."""
+    planted = [(0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (1.0, 1.0, 1.0), (0.0, 0.0, 1.0)]
+    model = direction_shares(sided(lambda left, right: part_vector(left)), corpus)
+    components = {
+        (layer, "whole", CROSSED): np.tile([*effects, 1.0, 1.0], (5, 1)) for layer, effects in enumerate(planted)
+    }
+    info = dataclasses.replace(model.info, layer_names=("0", "1", "2", "3"))
+    result = dataclasses.replace(model, info=info, components=components)
+    slope = result.slope()
+    assert slope is not None
+    assert (slope.value[0], slope.low[0], slope.high[0]) == pytest.approx((0.5, 0.5, 0.5))
+    row = result.to_frame().query("measure == 'direction_share_interaction_slope'")
+    assert row["value"].item() == pytest.approx(0.5)
+    assert row["layer"].isna().all()
+    assert model.slope() is None

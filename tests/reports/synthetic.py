@@ -61,6 +61,10 @@ def share_rows(
             rows += [{**where, "measure": f"direction_share_{name}", **numbers} for name, numbers in values.items()]
             context = interval(0.1 + 0.4 * layer / layers, 0.02) if layer else {"value": 0.0, "low": NAN, "high": NAN}
             rows.append({**where, "measure": "contextual_share", **context})
+        slope = interval(0.0, 3e-16) if kind == "concatenated" else interval(top / layers, 0.003)
+        if layers > 1:
+            measure = "direction_share_interaction_slope"
+            rows.append({**base, "part": part, "measure": measure, **slope, "unit": "share per layer"})
     return rows
 
 

@@ -163,7 +163,20 @@ def test_interaction_in_every_layer_needs_every_layer(synthetic):
     assert verdict_of(statements(untrained, KINDS), "bert-tiny", "every contextual layer").verdict == "undecided"
 
 
-def test_growth_flips_with_the_ends(synthetic):
+def test_growth_flips_with_the_slope(synthetic):
+    where = {"model": "bert-tiny", "weights": "trained", "condition": "crossed"}
+    slope = {**where, "measure": "direction_share_interaction_slope"}
+    table = synthetic.full_table()
+    assert verdict_of(statements(table, KINDS), "bert-tiny", "grows").verdict == "supported"
+    falls = doctored(table, -0.02, -0.03, -0.01, **slope)
+    assert verdict_of(statements(falls, KINDS), "bert-tiny", "grows").verdict == "refuted"
+    flat = doctored(table, 0.001, -0.01, 0.012, **slope)
+    assert verdict_of(statements(flat, KINDS), "bert-tiny", "grows").verdict == "undecided"
+    absent = table[table["measure"] != "direction_share_interaction_slope"]
+    assert verdict_of(statements(absent, KINDS), "bert-tiny", "grows").verdict == "undecided"
+
+
+def test_the_course_names_its_ends_and_a_peak_in_between(synthetic):
     where = {
         "model": "bert-tiny",
         "weights": "trained",
@@ -171,13 +184,15 @@ def test_growth_flips_with_the_ends(synthetic):
         "condition": "crossed",
     }
     table = synthetic.full_table()
+    opening = summary_paragraphs(table, KINDS)[0]
+    assert "rises from 0.050" in opening
+    assert "peak" not in opening
+    assert "(contextual share at layer 6: 0.500)" in opening
     falls = doctored(table, 0.6, 0.58, 0.62, layer=1, **where)
-    assert verdict_of(statements(falls, KINDS), "bert-tiny", "grows").verdict == "refuted"
     assert "falls from 0.600" in summary_paragraphs(falls, KINDS)[0]
-    same = doctored(table, 0.31, 0.25, 0.37, layer=1, **where)
-    assert verdict_of(statements(same, KINDS), "bert-tiny", "grows").verdict == "undecided"
-    assert "rises from 0.050" in summary_paragraphs(table, KINDS)[0]
-    assert "(contextual share at layer 6: 0.500)" in summary_paragraphs(table, KINDS)[0]
+    peaked = doctored(table, 0.5, 0.48, 0.52, layer=4, **where)
+    assert "with its peak of 0.500 [0.480, 0.520] at layer 4" in summary_paragraphs(peaked, KINDS)[0]
+    assert "highest at layer 4" in verdict_of(statements(peaked, KINDS), "bert-tiny", "grows").evidence
 
 
 def test_without_untrained_copy_the_sentence_says_so(synthetic):
