@@ -83,6 +83,19 @@ class Extractor(ABC):
     ) -> list[WindowOutput]:
         """Run a batch of windows, sorted by falling length; one output per window, in the same order."""
 
+    def with_sentence_start(self) -> Extractor:
+        """The same model, reading a sentence-start token before every sentence, if that makes a difference.
+
+        Where nothing precedes a sentence, its first word is what every later word can spend attention on that it has no
+        use for. Models that read a special token first, or none, are returned as they are.
+
+        Returns
+        -------
+        Extractor
+            Shares the network with this one.
+        """
+        return self
+
     def align(self, sentences: Iterable[Sentence]) -> Iterator[Alignment]:
         """Align words and pieces without running the model.
 

@@ -8,6 +8,7 @@ word (GPT-2, RoBERTa, Qwen...) see every word, the first included, with that spa
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,7 @@ class WordTokenizer:
         self._space = ""
         self._reset()
         self.prefix, self.suffix, self.type_ids = self._template()
-        self._edges = tuple(tuple(tokenizer.convert_ids_to_tokens(list(ids))) for ids in (self.prefix, self.suffix))
+        self._edges = self._tokens_of(self.prefix), self._tokens_of(self.suffix)
         self._space = " " if self._space_belongs_to_words() else ""
 
     def __call__(self, words: Sequence[str], where: str) -> WordPieces:
@@ -92,6 +93,17 @@ class WordTokenizer:
             start += len(word_ids)
         alignment = Alignment(tuple(words), tuple(pieces), tuple(positions), replaced)
         return WordPieces(alignment, tuple(map(tuple, ids)))
+
+    def starting_with(self, token: int) -> WordTokenizer:
+        """The same tokenizer with one more special token before every sentence, in the segment of the words."""
+        other = copy(self)
+        other.prefix = (token, *self.prefix)
+        other.type_ids = (self.type_ids[len(self.prefix)], *self.type_ids)
+        other._edges = self._tokens_of(other.prefix), self._edges[1]
+        return other
+
+    def _tokens_of(self, ids: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._tokenizer.convert_ids_to_tokens(list(ids)))
 
     def _encode(self, words: Sequence[str], where: str) -> Any:
         self._reset()

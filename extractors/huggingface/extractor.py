@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,8 +28,8 @@ class HuggingFaceExtractor(Extractor):
     Layers are the model's own ``hidden_states``: layer 0 is the input of its first block (word vectors, with positions
     where the family adds them there), layer l the output of block l. Families that end in a final layer norm (GPT-2,
     Llama, T5) apply it to the last of these, so that their last layer is the normalised one and the only one that is.
-    Special tokens are added and removed, padding is on the right and masked. float16 and bfloat16 networks give float32
-    vectors.
+    Special tokens are added as the tokenizer adds them (GPT-2's adds none, see `with_sentence_start`) and removed, padding
+    is on the right and masked. float16 and bfloat16 networks give float32 vectors.
 
     Attributes
     ----------
@@ -52,6 +54,30 @@ class HuggingFaceExtractor(Extractor):
     def model(self) -> Any:
         """The network itself, in evaluation mode."""
         return self._network.model
+
+    def with_sentence_start(self) -> HuggingFaceExtractor:
+        """The same model, reading the tokenizer's own start token (GPT-2: ``<|endoftext|>``) before every sentence.
+
+        For left-to-right models whose tokenizer has such a token and puts no special token before a sentence: GPT-2,
+        GPT-Neo, GPT-NeoX, BLOOM and others. Their first word, preceded by nothing, gets most of the attention of all
+        later words and a vector many times as long as others; behind the start token it is a word like others. Every
+        window of a long sentence starts with the token, `max_pieces` counts it, and attention to it is attention to a
+        special token. Any other model is returned as it is.
+
+        Returns
+        -------
+        HuggingFaceExtractor
+            Shares network and tokenizer with this one; `info.note` says what it reads.
+        """
+        start = self.tokenizer.bos_token_id
+        known = isinstance(start, int) and 0 <= start < self._network.vocabulary
+        if self.info.directionality != "left-to-right" or self._words.prefix or not known:
+            return self
+        other = copy(self)
+        other._words = self._words.starting_with(start)
+        note = f"read with {self.tokenizer.bos_token} before every sentence"
+        other.info = replace(self.info, note=f"{self.info.note}; {note}" if self.info.note else note)
+        return other
 
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
         sentence = self._words(words, where)
