@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from extractors.foundation.errors import DownloadError, OutputError
 from extractors.foundation.files import sha256_of_file, written_whole
+from extractors.foundation.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     import requests
@@ -36,7 +37,11 @@ _BLOCK = 1 << 16
 
 
 def fetch_elmo(
-    known: KnownModel, *, cache_dir: str | Path | None = None, offline: bool | None = None
+    known: KnownModel,
+    *,
+    cache_dir: str | Path | None = None,
+    offline: bool | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[Path, Path]:
     """Give the files of a published ELMo, downloading what the cache does not hold.
 
@@ -51,6 +56,8 @@ def fetch_elmo(
         there by hand are taken as they are.
     offline : bool, optional
         Never contact a server. Default: the environment variable ``HF_HUB_OFFLINE``.
+    progress : Progress
+        Receives one unit per byte downloaded.
 
     Returns
     -------
@@ -79,7 +86,7 @@ def fetch_elmo(
             with _locked(folder / ".lock"):
                 for url, target, size in wanted:
                     if not target.exists():  # another process may have fetched it while this one waited
-                        _fetch(url, target, size)
+                        _fetch(url, target, size, progress)
         except OSError as error:
             raise DownloadError(
                 f"cannot write to the cache folder {folder}: {error.strerror or error}; "
@@ -105,7 +112,7 @@ def _is_offline(offline: bool | None) -> bool:
     return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in {"1", "ON", "YES", "TRUE"}
 
 
-def _fetch(url: str, target: Path, size: int | None) -> None:
+def _fetch(url: str, target: Path, size: int | None, progress: Progress) -> None:
     """Download one file; it appears at `target` when it is complete, in one step."""
     import pooch
 
@@ -115,7 +122,7 @@ def _fetch(url: str, target: Path, size: int | None) -> None:
             known_hash=None,
             fname=target.name,
             path=target.parent,
-            downloader=ResumableDownloader(target, size),
+            downloader=ResumableDownloader(target, size, progress),
         )
 
 
@@ -162,11 +169,14 @@ class ResumableDownloader:
         Where the file will finally be; the unfinished one lies beside it.
     size : int, optional
         Published size in bytes; anything else is refused.
+    progress : Progress
+        Receives one unit per byte, those of an earlier try included.
     """
 
-    def __init__(self, target: Path, size: int | None = None) -> None:
+    def __init__(self, target: Path, size: int | None = None, progress: Progress = SILENT) -> None:
         self.target = target
         self.size = size
+        self.progress = progress
         self.part = target.with_name(f"{target.name}.part")
         self.validator = target.with_name(f"{target.name}.part.validator")
 
@@ -217,11 +227,18 @@ class ResumableDownloader:
                     f"get the published one elsewhere and save it as {self.target}"
                 )
             if response.status_code != 416:
-                with self.part.open("ab" if response.status_code == 206 else "wb") as file:
-                    if response.status_code == 200:
+                resumed = response.status_code == 206
+                with (
+                    self.part.open("ab" if resumed else "wb") as file,
+                    self.progress.task(f"downloading {self.target.name} (bytes)", total) as task,
+                ):
+                    if resumed:
+                        task.advance(have)
+                    else:
                         self._remember(response)
                     for block in response.iter_content(_BLOCK):
                         file.write(block)
+                        task.advance(len(block))
                     file.flush()
                     os.fsync(file.fileno())
         have = self._have()

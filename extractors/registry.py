@@ -7,6 +7,7 @@ from pathlib import Path
 
 from extractors.base import Extractor
 from extractors.foundation.errors import ModelError, UsageError
+from extractors.foundation.progress import SILENT, Progress
 
 _ELMO_URL = "https://allennlp.s3.amazonaws.com/models/elmo"
 
@@ -88,6 +89,7 @@ def load_extractor(
     cache_dir: str | Path | None = None,
     offline: bool | None = None,
     trust_remote_code: bool = False,
+    progress: Progress = SILENT,
 ) -> Extractor:
     """Load a model as an extractor.
 
@@ -116,6 +118,8 @@ def load_extractor(
         Never contact a server. Default: the environment variable ``HF_HUB_OFFLINE``.
     trust_remote_code : bool
         Allow code that comes with a Hugging Face checkpoint. Never on by itself.
+    progress : Progress
+        Receives the bytes of ELMo's files while they are downloaded.
 
     Returns
     -------
@@ -138,7 +142,7 @@ def load_extractor(
         from extractors.download import fetch_elmo
         from extractors.elmo import load_elmo
 
-        options, weights = fetch_elmo(known, cache_dir=cache_dir, offline=offline)
+        options, weights = fetch_elmo(known, cache_dir=cache_dir, offline=offline, progress=progress)
         return load_elmo(options, weights, name=known.name, device=device, dtype=dtype, untrained=untrained, seed=seed)
     if options_file is None and path.suffix in (".hdf5", ".h5"):
         from extractors.layer_files import is_layer_file, read_layer_file

@@ -29,7 +29,7 @@ class DirectionShareSettings(BaseModel):
     """Words of context on each side; None: the longest that the corpus allows."""
     grid: Annotated[int, Field(ge=2, le=64)] | None = None
     """Left parts and right parts per target (K of the K x K grid); None: the largest that the corpus allows."""
-    targets: Annotated[int, Field(ge=1, le=10_000)] = 40
+    targets: Annotated[int, Field(ge=2, le=10_000)] = 40
     """Target words at most."""
 
 

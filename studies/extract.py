@@ -82,6 +82,7 @@ def extract(
         seed=seed,
         offline=offline,
         trust_remote_code=trust_remote_code,
+        progress=progress,
     )
     done = 0
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from extractors import Extractor, load_extractor
 from extractors.foundation.errors import UsageError
+from extractors.foundation.progress import SILENT, Progress
 from studies.config import RunConfig
 
 _ALIAS = re.compile(r"([\w.+-]+)=(.+)")
@@ -28,7 +29,7 @@ def split_alias(specification: str) -> tuple[str | None, str]:
     return (match[1], match[2]) if match and not Path(specification).exists() else (None, specification)
 
 
-def load_models(config: RunConfig) -> list[Extractor]:
+def load_models(config: RunConfig, progress: Progress = SILENT) -> list[Extractor]:
     """Load every model of the run and give each a name of its own.
 
     Raises
@@ -38,7 +39,7 @@ def load_models(config: RunConfig) -> list[Extractor]:
     ModelError
         If a model cannot be loaded.
     """
-    loaded = [_load(specification, config) for specification in config.model]
+    loaded = [_load(specification, config, progress=progress) for specification in config.model]
     names = [extractor.info.name for extractor in loaded]
     for position, extractor in enumerate(loaded):
         alias, source = split_alias(config.model[position])
@@ -56,7 +57,14 @@ def load_untrained(config: RunConfig, position: int, name: str, seed: int) -> Ex
     return extractor
 
 
-def _load(specification: str, config: RunConfig, *, untrained: bool = False, seed: int = 0) -> Extractor:
+def _load(
+    specification: str,
+    config: RunConfig,
+    *,
+    untrained: bool = False,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> Extractor:
     alias, source = split_alias(specification)
     extractor = load_extractor(
         source,
@@ -66,6 +74,7 @@ def _load(specification: str, config: RunConfig, *, untrained: bool = False, see
         seed=seed,
         offline=config.offline,
         trust_remote_code=config.trust_remote_code,
+        progress=progress,
     )
     if alias is not None:
         extractor.info = replace(extractor.info, name=alias)

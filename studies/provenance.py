@@ -6,13 +6,13 @@ import importlib.metadata
 import platform
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from studies.config import RunConfig
 
 if TYPE_CHECKING:
-    from extractors import Extractor, ModelInfo
+    from extractors import ModelInfo
     from probes.corpora import Corpus
 
 _PACKAGES = (
@@ -45,6 +45,7 @@ def describe_model(info: ModelInfo) -> dict[str, Any]:
         "family": info.family,
         "weights": info.weights,
         "checksum": info.checksum,
+        "seed": info.seed,
         "revision": info.revision,
         "layers": list(info.layer_names),
         "hidden_size": info.hidden_size,
@@ -73,12 +74,13 @@ def run_record(
     config: RunConfig,
     *,
     command: str | None,
-    models: Sequence[Extractor],
+    started: datetime,
+    models: Sequence[Mapping[str, Any]],
     corpora: Sequence[Corpus],
     splits: Mapping[str, int],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    """The content of ``run.json``."""
+    """The content of ``run.json``; `models` as `describe_model` gives them, untrained copies included."""
     packages = {}
     for name in _PACKAGES:
         try:
@@ -88,14 +90,14 @@ def run_record(
     return {
         "command": command or equivalent_command(config),
         "version": version(),
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "started": started.isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": packages,
         "seed": list(config.seed),
         "pooling": config.pooling,
         "settings": config.model_dump(mode="json"),
-        "models": [{**describe_model(extractor.info), "pooling": config.pooling} for extractor in models],
+        "models": [{**model, "pooling": config.pooling} for model in models],
         "data": [describe_corpus(corpus) for corpus in corpora],
         "splits": dict(splits),
         "notes": list(notes),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,7 @@ class _Study:
     def __init__(self, config: RunConfig, space: Workspace, progress: Progress, command: str | None) -> None:
         self._config, self._space, self._progress, self._command = config, space, progress, command
         self._notes_file = space.path("notes.json")
+        self._started = datetime.now(UTC)
         self._splits: dict[int, dict[str, np.ndarray[Any, np.dtype[np.int64]]]] = {}
         self._tasks: dict[tuple[str, int], Task] = {}
         self._contexts: dict[int, ContextSet | None] = {}
@@ -171,9 +173,12 @@ class _Study:
         self._words = [sentence.words for sentence in self._sentences]
         self._data = " + ".join(corpus.name for corpus in self._corpora)
         tasks = self._plan_tasks()
-        self._models = load_models(config)
-        for extractor in self._models:
+        self._models = load_models(config, self._progress)
+        self._layers = [
             select_layers(config.layer, extractor.info.layer_names, model=extractor.info.name)
+            for extractor in self._models
+        ]
+        for extractor in self._models:
             if extractor.info.note:
                 self._note(f"{extractor.info.name} is {extractor.info.note}")
         space.pin("data", [describe_corpus(corpus) for corpus in self._corpora])
@@ -243,7 +248,10 @@ class _Study:
         for name in config.analysis:
             if name not in ANALYSES:
                 raise UsageError(f"there is no analysis {name!r}; choose from: {', '.join(ANALYSES)}")
-            reasons = [ANALYSES[name].applicable(extractor.info) for extractor in self._models]
+            reasons = [
+                ANALYSES[name].applicable(extractor.info, layers)
+                for extractor, layers in zip(self._models, self._layers, strict=True)
+            ]
             if all(reason is not None for reason in reasons):
                 raise UsageError(f"analysis {name} fits none of the models: {'; '.join(filter(None, reasons))}")
         return list(dict.fromkeys(config.analysis))
@@ -292,10 +300,10 @@ class _Study:
     def _run_group(self, units: Sequence[_Unit]) -> None:
         """Units of one network: it is loaded once and, for all its tasks, read once."""
         first = units[0]
-        trained = self._models[first.position]
-        extractor = (
-            load_untrained(self._config, first.position, trained.info.name, first.seed) if first.untrained else trained
-        )
+        extractor = self._models[first.position]
+        if first.untrained:
+            extractor = load_untrained(self._config, first.position, extractor.info.name, first.seed)
+            self._space.pin(f"untrained copy {first.position}, seed {first.seed}", describe_model(extractor.info))
         tasks = [unit for unit in units if unit.kind == "task"]
         if tasks:
             with self._stored(extractor, first) as store:
@@ -370,7 +378,7 @@ class _Study:
     def _run_analysis(self, unit: _Unit, extractor: Extractor) -> None:
         from analyses.registry import ANALYSES
 
-        reason = ANALYSES[unit.name].applicable(extractor.info)
+        reason = ANALYSES[unit.name].applicable(extractor.info, self._layers[unit.position])
         if reason is not None:
             self._note(f"{unit.name} is left out for {extractor.info.name}: {reason}")
             return
@@ -476,7 +484,8 @@ class _Study:
         record = run_record(
             self._config,
             command=self._command,
-            models=self._models,
+            started=self._started,
+            models=[*(describe_model(extractor.info) for extractor in self._models), *space.pinned("untrained copy")],
             corpora=self._corpora,
             splits={split: len(indices) for split, indices in first.items()},
             notes=self._notes,

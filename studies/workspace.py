@@ -104,6 +104,10 @@ class Workspace:
         if name not in identity:
             write_json(self._identity_file, {**identity, name: plain})
 
+    def pinned(self, prefix: str) -> list[Any]:
+        """What was recorded with `pin` under names that begin with `prefix`, in the order of recording."""
+        return [value for name, value in read_json(self._identity_file).items() if name.startswith(prefix)]
+
     def abandon(self) -> None:
         """Remove what this object created, if no unit was finished: a run that failed at once leaves no trace."""
         if any(self._work.glob("*.parquet")) or self.resumed:

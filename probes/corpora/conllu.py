@@ -27,7 +27,7 @@ def read_conllu(text: str, path: Path) -> tuple[CorpusSentence, ...]:
 
     The columns of a sentence are ``upos``, ``xpos``, ``lemma``, ``deprel`` (the universal part, before the colon),
     ``deprel_full`` (the whole relation), and, for each feature and each ``Name=Value`` of MISC that occurs in the
-    sentence, ``feats:<Name>`` and ``misc:<Name>``. A word has a label where the file gives one: ``_`` is none, and a
+    sentence, ``feats:<Name>`` and ``misc:<Name>``, A word has a label where the file gives one: ``_`` is none, and a
     word without the feature has none either (it is no item of that task, not an item labelled "absent"). ``_`` as FORM
     with ``_`` as LEMMA is the word underscore. ``# newdoc`` starts a document, ``# sent_id`` names the sentence.
 
@@ -129,7 +129,8 @@ def _sentence(rows: list[_Row], path: Path, identifier: str | None, document: st
                 name, equals, value = item.partition("=")
                 # MISC is free text by the format: what is not Name=Value is nobody's label.
                 if name and equals and value:
-                    named.setdefault(f"misc:{name}", [None] * len(words))[position] = value
+                    column = "ner" if name == "NER" else f"misc:{name}"
+                    named.setdefault(column, [None] * len(words))[position] = value
     for name, labels in (plain | named).items():
         if any(label is not None for label in labels):
             columns[name] = tuple(labels)

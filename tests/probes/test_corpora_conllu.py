@@ -200,3 +200,13 @@ def test_agrees_with_the_general_parser(shared_data: Path) -> None:
         assert sentence.columns.get("feats:Number", (None,) * len(tokens)) == numbers
         entities = tuple((token["misc"] or {}).get("Entity") for token in tokens)
         assert sentence.columns.get("misc:Entity", (None,) * len(tokens)) == entities
+
+
+def test_entity_tags_in_misc_are_the_task_ner(tmp_path: Path) -> None:
+    file = tmp_path / "a.conllu"
+    file.write_text(
+        "1\tMaren\t_\tPROPN\t_\t_\t0\troot\t_\tNER=B-PER\n2\tslept\t_\tVERB\t_\t_\t1\tdep\t_\tNER=O|X=y\n\n"
+    )
+    (sentence,) = read_corpus(file).sentences
+    assert sentence.columns["ner"] == ("B-PER", "O")
+    assert sentence.columns["misc:X"] == (None, "y")
