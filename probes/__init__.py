@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from probes.baselines import majority_predictions, word_type_predictions
     from probes.control import control_labels, label_marginal
+    from probes.corpora import Corpus, CorpusSentence, read_corpora, read_corpus
     from probes.evaluation import ProbeResult, evaluate_layers
-    from probes.features import item_features
+    from probes.features import item_features, task_features
     from probes.linear import LinearProbe, PenaltyPath, fit_path
+    from probes.splits import split_corpora
     from probes.tasks import Task, TaskItems, available_tasks, build_task
 
 _HOMES = {
+    "Corpus": "probes.corpora",
+    "CorpusSentence": "probes.corpora",
     "LinearProbe": "probes.linear",
     "PenaltyPath": "probes.linear",
     "ProbeResult": "probes.evaluation",
@@ -27,10 +31,16 @@ _HOMES = {
     "item_features": "probes.features",
     "label_marginal": "probes.control",
     "majority_predictions": "probes.baselines",
+    "read_corpora": "probes.corpora",
+    "read_corpus": "probes.corpora",
+    "split_corpora": "probes.splits",
+    "task_features": "probes.features",
     "word_type_predictions": "probes.baselines",
 }
 
 __all__ = [
+    "Corpus",
+    "CorpusSentence",
     "LinearProbe",
     "PenaltyPath",
     "ProbeResult",
@@ -44,6 +54,10 @@ __all__ = [
     "item_features",
     "label_marginal",
     "majority_predictions",
+    "read_corpora",
+    "read_corpus",
+    "split_corpora",
+    "task_features",
     "word_type_predictions",
 ]
 

@@ -2,15 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from extractors.foundation.errors import DataError
+from extractors.foundation.errors import DataError, UsageError
+from extractors.foundation.progress import SILENT, Progress
+from extractors.layers import Layers, select_layers
 
 if TYPE_CHECKING:
-    from probes.tasks import TaskItems
+    from extractors.base import Extractor
+    from probes.corpora import CorpusSentence
+    from probes.evaluation import Features
+    from probes.tasks import Task, TaskItems
+
+
+def task_features(
+    task: Task,
+    splits: Mapping[str, Sequence[CorpusSentence]],
+    extractor: Extractor,
+    *,
+    layers: Layers = "all",
+    pooling: str = "mean",
+    batch_size: int = 32,
+    progress: Progress = SILENT,
+) -> Features:
+    """Read the sentences of a task with a model, and give the features of its items, for `evaluate_layers`.
+
+    The vectors of all words are held in memory: words x layers x dim x 4 bytes. For a text that is too long for that,
+    write a store (`extractors.write_store`) and read its layers with `item_features`.
+
+    Parameters
+    ----------
+    task : Task
+        What `probes.build_task` made of `splits`.
+    splits : mapping
+        The sentences of ``train``, ``dev`` and ``test`` that the task was built from.
+    extractor : Extractor
+        The model.
+    layers : str, int or sequence of int
+        Which layers, see `select_layers`.
+    pooling : {"first", "last", "mean", "max"}
+        How the pieces of a word become one vector.
+    batch_size : int
+        Sentences per forward pass.
+    progress : Progress
+        Receives one unit per sentence.
+
+    Returns
+    -------
+    callable
+        ``features(layer, part, split)``, a float32 array of shape (items of the split, dim; twice that for pairs of spans).
+
+    Raises
+    ------
+    DataError
+        If `splits` are not those of the task.
+    UsageError
+        For an unknown layer or pooling; from the callable, for a layer that was not read.
+    """
+    chosen = select_layers(layers, extractor.info.layer_names, model=extractor.info.name)
+    matrices: dict[str, npt.NDArray[Any]] = {}
+    offsets: dict[str, npt.NDArray[np.int64]] = {}
+    for split in task.splits:
+        if split not in splits:
+            raise DataError(
+                f"task {task.name!r} has a split {split}, but there are no sentences for it; give its sentences"
+            )
+        words = [sentence.words for sentence in splits[split]]
+        stream = extractor.extract(words, layers=chosen, pooling=pooling, batch_size=batch_size, progress=progress)
+        matrices[split] = np.concatenate([item.hidden for item in stream], axis=1)
+        offsets[split] = np.cumsum([0, *map(len, words)], dtype=np.int64)
+
+    def features(layer: int, part: str, split: str) -> npt.NDArray[np.float32]:
+        if layer not in chosen:
+            raise UsageError(
+                f"layer {layer} was not read; read were: {', '.join(map(str, chosen))}; give it in `layers`"
+            )
+        matrix = matrices[split][chosen.index(layer)][:, extractor.info.parts[part]]
+        return item_features(matrix, offsets[split], task.splits[split])
+
+    return features
 
 
 def item_features(

@@ -6,12 +6,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from studies.config import RunConfig
+    from studies.config import SAMPLE_CORPUS, RunConfig
     from studies.run import RunResult, run
 
-_HOMES = {"RunConfig": "studies.config", "RunResult": "studies.run", "run": "studies.run"}
+_HOMES = {
+    "RunConfig": "studies.config",
+    "RunResult": "studies.run",
+    "SAMPLE_CORPUS": "studies.config",
+    "run": "studies.run",
+}
 
-__all__ = ["RunConfig", "RunResult", "run"]
+__all__ = ["SAMPLE_CORPUS", "RunConfig", "RunResult", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,13 @@
+from types import SimpleNamespace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
-from extractors.foundation.errors import DataError
-from probes.features import item_features
-from probes.tasks import TaskItems
+from extractors.foundation.errors import DataError, UsageError
+from probes.corpora import CorpusSentence
+from probes.features import item_features, task_features
+from probes.tasks import TaskItems, build_task
 
 OFFSETS = np.array([0, 3, 7, 8])
 MATRIX = np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)
@@ -57,3 +61,44 @@ def test_items_outside_their_sentence_are_refused(wrong):
 def test_offsets_that_do_not_fit_are_refused(offsets):
     with pytest.raises(DataError, match="offsets do not fit"):
         item_features(MATRIX, np.array(offsets, dtype=np.int64), items((0, (0, 1))))
+
+
+class Reader:
+    """Vectors that say which sentence and word they belong to: (layer, length of the sentence, position)."""
+
+    class info:
+        name = "counter"
+        layer_names = ("0", "1", "2")
+        parts: ClassVar = {"whole": slice(None), "forward": slice(0, 2)}
+
+    def extract(self, sentences, *, layers, pooling, batch_size, progress):
+        for words in sentences:
+            hidden = [[(layer, len(words), position) for position in range(len(words))] for layer in layers]
+            yield SimpleNamespace(hidden=np.array(hidden, dtype=np.float32))
+
+
+SPLITS = {
+    "train": [
+        CorpusSentence(("a", "b"), {"mine": ("x", "y")}),
+        CorpusSentence(("a", "b", "c"), {"mine": (None, "x", "y")}),
+    ],
+    "dev": [CorpusSentence(("a",), {"mine": ("x",)})],
+    "test": [CorpusSentence(("a", "b", "c", "d"), {"mine": (None, None, None, "y")})],
+}
+
+
+def test_task_features_are_the_vectors_of_the_labelled_words():
+    features = task_features(build_task("mine", SPLITS), SPLITS, Reader(), layers=[0, 2])
+    np.testing.assert_array_equal(features(2, "whole", "train"), [(2, 2, 0), (2, 2, 1), (2, 3, 1), (2, 3, 2)])
+    np.testing.assert_array_equal(features(0, "forward", "test"), [(0, 4)])
+    with pytest.raises(UsageError, match="layer 1 was not read; read were: 0, 2"):
+        features(1, "whole", "train")
+
+
+def test_task_features_refuse_the_sentences_of_another_task():
+    task = build_task("mine", SPLITS)
+    with pytest.raises(DataError, match="no sentences for it"):
+        task_features(task, {"train": SPLITS["train"]}, Reader())
+    features = task_features(task, {**SPLITS, "test": SPLITS["dev"]}, Reader())
+    with pytest.raises(DataError, match="lies outside"):
+        features(0, "whole", "test")
