@@ -240,12 +240,15 @@ def attention_distance(
             f"layer 0 of {info.name} has no attention; choose from layers 1 to {len(info.layer_names) - 1}"
         )
     corpus = sentences[:max_sentences]
+    # The map of a sentence in windows would grow with the square of all its words: leave it out before it is made.
+    whole = [
+        alignment.words
+        for alignment in reader.align(corpus)
+        if info.max_pieces is None or len(alignment.pieces) <= info.max_pieces
+    ]
+    too_long = len(corpus) - len(whole)
     kept: list[Array] = []
-    too_long = 0
-    for item in reader.extract(corpus, layers=chosen, attention=True, batch_size=batch_size, progress=progress):
-        if item.windows > 1:
-            too_long += 1
-            continue
+    for item in reader.extract(whole, layers=chosen, attention=True, batch_size=batch_size, progress=progress):
         assert item.attention is not None
         assert item.attention_special is not None
         kept.append(_sentence_statistics(item.attention, item.attention_special, info.directionality))

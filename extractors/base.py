@@ -24,6 +24,8 @@ Sentence = str | Sequence[str]
 
 _BATCHES_PER_CHUNK = 16
 """Sentences are sorted by length within chunks of so many batches: little padding, bounded memory."""
+_MAP_BYTES = 2**28
+"""A chunk ends early when its attention maps, which grow with the square of the length, have reached this size."""
 
 
 @dataclass(frozen=True)
@@ -181,12 +183,9 @@ class Extractor(ABC):
     ) -> Iterator[SentenceRepresentation]:
         total = len(sentences) if isinstance(sentences, Sequence) else None
         source = enumerate(sentences, start=1)
+        maps = (self.info.heads or 0) * sum(layer > 0 for layer in layers) if attention else 0
         with progress.task(f"{self.info.name}: reading sentences", total) as task:
-            while chunk := list(islice(source, batch_size * _BATCHES_PER_CHUNK)):
-                prepared = [
-                    self._prepare(as_words(sentence, where=f"sentence {number}"), f"sentence {number}")
-                    for number, sentence in chunk
-                ]
+            while prepared := self._read_chunk(source, batch_size * _BATCHES_PER_CHUNK, maps):
                 jobs = [(i, j) for i, item in enumerate(prepared) for j in range(len(item.windows))]
                 jobs.sort(key=lambda job: (-prepared[job[0]].windows[job[1]].length, job))
                 outputs: dict[tuple[int, int], WindowOutput] = {}
@@ -199,6 +198,18 @@ class Extractor(ABC):
                     parts = [outputs.pop((i, j)) for j in range(len(item.windows))]
                     yield self._stitch(item, parts, layers)
                     task.advance()
+
+    def _read_chunk(self, source: Iterator[tuple[int, Sentence]], most: int, maps: int) -> list[Prepared]:
+        """The next sentences, at most `most` of them and `_MAP_BYTES` of attention maps, `maps` per sentence."""
+        prepared: list[Prepared] = []
+        cells = 0
+        for number, sentence in islice(source, most):
+            where = f"sentence {number}"
+            prepared.append(self._prepare(as_words(sentence, where=where), where))
+            cells += maps * len(prepared[-1].alignment.words) ** 2
+            if cells * np.dtype(np.float32).itemsize >= _MAP_BYTES:
+                break
+        return prepared
 
     def _stitch(
         self, item: Prepared, outputs: Sequence[WindowOutput], layers: tuple[int, ...]
