@@ -173,8 +173,10 @@ def evaluate_layers(
     units = test.sentence if test_units is None else np.asarray(test_units, dtype=np.int64)[test.sentence]
     real = _Labels.of({split: task.splits[split].labels for split in SPLITS})
     marginal = label_marginal(task.splits["train"].labels)
+    # Named by the task: tasks that share their words and the seed still have independent control labels.
+    drawn = seed_for(seed, "control", task.name)
     fake = _Labels.of(
-        {split: control_labels(task.splits[split].types, marginal=marginal, seed=seed) for split in SPLITS}
+        {split: control_labels(task.splits[split].types, marginal=marginal, seed=drawn) for split in SPLITS}
     )
     resampling = {"resamples": resamples, "seed": seed_for(seed, "probe intervals")}
     found: list[ProbeScore] = []

@@ -7,6 +7,7 @@ import pytest
 from extractors.foundation.errors import DataError, UsageError
 from extractors.foundation.results import COLUMNS
 from extractors.representation import ModelInfo
+from probes.control import control_labels
 from probes.evaluation import evaluate_layers
 from probes.tasks import Task, TaskItems
 
@@ -128,6 +129,51 @@ def test_same_seed_same_table_and_other_seed_other_control(frame):
     assert pick(other, "accuracy").value == pick(frame, "accuracy").value
     controls = [pick(table, "accuracy", condition="control").value for table in (frame, other)]
     assert controls[0] != controls[1]
+
+
+def test_two_tasks_on_the_same_words_have_independent_control_labels(monkeypatch):
+    """One random number per word for all tasks of a seed would make their selectivities go up and down together."""
+    import probes.evaluation
+
+    drawn = []
+
+    def recorded(types, **options):
+        labels = control_labels(types, **options)
+        drawn.append(labels)
+        return labels
+
+    monkeypatch.setattr(probes.evaluation, "control_labels", recorded)
+    task, features = planted(sentences={"train": 60, "dev": 10, "test": 10})
+    for name in ("one", "other", "one"):
+        renamed = Task(name, task.kind, task.labels, task.splits, task.description)
+        evaluate(renamed, features, layers=[0], baselines=False)
+    one, other, again = drawn[0], drawn[3], drawn[6]
+    by_chance = sum(share**2 for share in (0.4, 0.3, 0.2, 0.1))
+    assert (one == other).mean() == pytest.approx(by_chance, abs=0.15)
+    assert (one == again).all()
+
+
+def test_test_labels_and_vectors_have_no_say_in_the_fit():
+    """Neither the penalty nor the control labels of train may move when test is replaced altogether."""
+    task, features = planted()
+    shuffled = np.random.default_rng(0).permutation(task.splits["test"].labels)
+    test = task.splits["test"]
+    changed = Task(
+        "planted",
+        "token",
+        task.labels,
+        {**task.splits, "test": TaskItems(test.sentence, test.spans, shuffled, test.types)},
+        "",
+    )
+
+    def scaled(layer, part, split):
+        return features(layer, part, split) * (1000 if split == "test" else 1)
+
+    before, after = evaluate(task, features, layers=[1]), evaluate(changed, scaled, layers=[1])
+    assert pick(after, "accuracy", layer=1).value < pick(before, "accuracy", layer=1).value - 0.2
+    for condition in (None, "control"):
+        penalties = [pick(table, "penalty", layer=1, condition=condition).value for table in (before, after)]
+        assert penalties[0] == penalties[1]
 
 
 def test_results_do_not_depend_on_which_layers_are_probed_or_in_what_order(frame):
