@@ -27,9 +27,10 @@ def read_conllu(text: str, path: Path) -> tuple[CorpusSentence, ...]:
 
     The columns of a sentence are ``upos``, ``xpos``, ``lemma``, ``deprel`` (the universal part, before the colon),
     ``deprel_full`` (the whole relation), and, for each feature and each ``Name=Value`` of MISC that occurs in the
-    sentence, ``feats:<Name>`` and ``misc:<Name>``; the MISC attribute ``NER`` (IOB2 tags) gives
-    ``ner``. A word has a label where the file gives one: ``_`` is none, and a word without the feature has none either (it is no item of that task, not an item labelled "absent"). ``_`` as FORM
-    with ``_`` as LEMMA is the word underscore. ``# newdoc`` starts a document, ``# sent_id`` names the sentence.
+    sentence, ``feats:<Name>`` and ``misc:<Name>``; the MISC attribute ``NER`` (IOB2 tags) gives ``ner``. A word has a
+    label where the file gives one: ``_`` is none, and a word without the feature has none either (it is no item of that
+    task, not an item labelled "absent"). ``_`` as FORM with ``_`` as LEMMA is the word underscore. ``# newdoc`` starts a
+    document, ``# sent_id`` names the sentence.
 
     Parameters
     ----------
