@@ -38,7 +38,12 @@ TASKS: dict[str, TaskInfo] = {
     for task in (
         TaskInfo("upos", "universal part of speech of a word", "CoNLL-U with UPOS", True),
         TaskInfo("deprel", "universal dependency relation of a word to its head", "CoNLL-U with DEPREL", True),
-        TaskInfo("ner", "named-entity tag of a word, in IOB2", "CoNLL columns with tags (IOB1, IOB2, BIOES), or CoNLL-U with NER= in MISC", True),
+        TaskInfo(
+            "ner",
+            "named-entity tag of a word, in IOB2",
+            "CoNLL columns with tags (IOB1, IOB2, BIOES), or CoNLL-U with NER= in MISC",
+            True,
+        ),
         TaskInfo(
             "feats:<Name>", "value of a morphological feature, on words that bear it", "CoNLL-U with the feature", True
         ),
