@@ -64,6 +64,15 @@ class WindowOutput:
     """(attention layers, heads, words)."""
 
 
+def _refuse_bare_text(sentences: object) -> None:
+    """A string is iterable too: its characters would pass for sentences."""
+    if isinstance(sentences, str):
+        shown = sentences if len(sentences) <= 40 else f"{sentences[:40]}..."
+        raise UsageError(
+            f"sentences must be a list of sentences, got the string {shown!r}; write [text] for one sentence"
+        )
+
+
 class Extractor(ABC):
     """Base class of all extractors.
 
@@ -74,6 +83,11 @@ class Extractor(ABC):
     """
 
     info: ModelInfo
+
+    def __repr__(self) -> str:
+        """Name, family, layers and size, for interactive sessions."""
+        info = self.info
+        return f"<{info.name}: {info.family}, {info.weights}, layers 0 to {info.layers[-1]}, {info.hidden_size} dimensions>"
 
     @abstractmethod
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
@@ -116,6 +130,7 @@ class Extractor(ABC):
         DataError, AlignmentError
             Names the sentence (counting from 1) and the word.
         """
+        _refuse_bare_text(sentences)
         for number, sentence in enumerate(sentences, start=1):
             where = f"sentence {number}"
             yield self._prepare(as_words(sentence, where=where), where).alignment
@@ -159,10 +174,11 @@ class Extractor(ABC):
         Raises
         ------
         UsageError
-            For an unknown pooling, layer or batch size, or attention from a model that has none.
+            For an unknown pooling, layer or batch size, attention from a model that has none, or a bare string.
         DataError, AlignmentError
             For an empty sentence or word, by position.
         """
+        _refuse_bare_text(sentences)
         chosen = select_layers(layers, self.info.layer_names, model=self.info.name)
         if pooling not in POOLINGS:
             raise UsageError(f"pooling {pooling!r} is unknown; choose one of {', '.join(POOLINGS)}")

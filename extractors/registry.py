@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from extractors.base import Extractor
@@ -168,19 +169,25 @@ def load_extractor(
             f"there is no model at {name}: the path does not exist; give a registered name "
             f"({', '.join(KNOWN_MODELS)}), an existing folder, or a Hugging Face id such as bert-base-cased"
         )
-    return load_huggingface(
-        path if path.exists() else name,
-        name=known.name if known else None,
-        note=note,
-        device=device,
-        dtype=dtype,
-        untrained=untrained,
-        seed=seed,
-        revision=revision,
-        cache_dir=cache_dir,
-        offline=offline,
-        trust_remote_code=trust_remote_code,
-    )
+    try:
+        return load_huggingface(
+            path if path.exists() else name,
+            name=known.name if known else None,
+            note=note,
+            device=device,
+            dtype=dtype,
+            untrained=untrained,
+            seed=seed,
+            revision=revision,
+            cache_dir=cache_dir,
+            offline=offline,
+            trust_remote_code=trust_remote_code,
+        )
+    except ModelError as error:
+        close = [] if path.exists() else get_close_matches(name, KNOWN_MODELS)
+        if not close:
+            raise
+        raise type(error)(f"{error}; if a registered model is meant: {', '.join(close)}") from error
 
 
 def _is_elmo_folder(path: Path) -> bool:

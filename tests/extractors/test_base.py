@@ -110,3 +110,14 @@ def test_progress_counts_sentences() -> None:
     counter = Counter()
     list(Letters().extract([["a"], ["b"] * 9], progress=counter))
     assert counter.seen == [2, 1, 1]
+
+
+def test_a_bare_string_is_not_a_list_of_sentences() -> None:
+    # Its characters would be read as sentences of one word each.
+    for attempt in (lambda text: list(Letters().extract(text)), lambda text: list(Letters().align(text))):
+        with pytest.raises(UsageError, match=r"got the string 'One sentence'; write \[text\]"):
+            attempt("One sentence")
+
+
+def test_an_extractor_says_what_it_is() -> None:
+    assert repr(Letters()) == "<letters: letters, trained, layers 0 to 2, 2 dimensions>"
