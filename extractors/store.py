@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from extractors.base import Extractor, Sentence
 from extractors.foundation.errors import DataError, ModelError, OutputError, StoreError, UsageError
-from extractors.foundation.files import output_error, sha256_of_file
+from extractors.foundation.files import folder_made, output_error, sha256_of_file
 from extractors.foundation.progress import SILENT, Progress
 from extractors.layers import Layers, select_layers
 from extractors.representation import ModelInfo, SentenceRepresentation
@@ -352,9 +352,10 @@ def write_store(
         pass
     shape = (sum(map(len, text)), info.hidden_size)
     temporary = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
-    try:
+    with ExitStack() as stack:
         with _writing(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(folder_made(target.parent))
+            stack.callback(shutil.rmtree, temporary, ignore_errors=True)
             _check_space(target, len(chosen) * _nbytes(shape, dtype))
             temporary.mkdir()
             _write_words(temporary / WORDS, words)
@@ -381,8 +382,6 @@ def write_store(
                 file.write(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n")
                 _flush_to_disk(file)
             _move_into_place(temporary, target, overwrite)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return RepresentationStore.open(folder)
 
 
@@ -454,7 +453,12 @@ def _write_layers(
                         f"{dtype} cannot hold the vectors of sentence {number}: values up to {np.abs(hidden).max():.3g}; "
                         "store them as float32"
                     )
-                raise ModelError(f"{info.name} gives values that are not finite for sentence {number}")
+                layer = next(layer for layer, rows in zip(headers, hidden, strict=True) if not np.isfinite(rows).all())
+                raise ModelError(
+                    f"{info.name} gives values that are not finite for sentence {number} at layer {layer} "
+                    f"({info.layer_names[layer]}): its weights are damaged, or too large for {info.dtype}; fetch it again, or "
+                    "try float64"
+                )
             append(memoryview(layer).cast("B") for layer in stored)
         with _writing(target):
             for file in opened:
@@ -571,8 +575,8 @@ def _check_space(target: Path, needed: int) -> None:
     free = shutil.disk_usage(target.parent).free
     if free < needed:
         raise OutputError(
-            f"cannot write {target}: the vectors take {needed / 1e9:.2f} GB and {free / 1e9:.2f} GB are free; free some space, "
-            "choose fewer layers, or store them as float16"
+            f"cannot write {target}: the vectors take {needed / 1e6:,.1f} MB and {free / 1e6:,.1f} MB are free; free some "
+            "space, choose fewer layers, or store them as float16"
         )
 
 

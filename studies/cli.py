@@ -7,12 +7,14 @@ loaded; 5 an output folder that cannot be written; 6 stored representations that
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -96,11 +98,11 @@ def run_command(
         typer.Option("--seed", metavar="N", help="Seed; several repeat the run for each.", show_default="0"),
     ] = None,
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option("--out", "-o", metavar="DIR", help="New, empty or unfinished folder. Default: janus-run."),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="YAML", help="Settings from a file; options win over it.")
+        str | None, typer.Option("--config", metavar="YAML", help="Settings from a file; options win over it.")
     ] = None,
     device: Device = None,
     batch_size: BatchSize = None,
@@ -128,7 +130,7 @@ def run_command(
     from studies.run import run
 
     settings: dict[str, Any] = {
-        "model": _many(model),
+        "model": _many_paths(model),
         "data": _many_paths(data),
         "task": _many(task),
         "analysis": _many(analysis),
@@ -143,8 +145,8 @@ def run_command(
         "trust_remote_code": trust_remote_code,
     }
     result = run(
-        out=out,
-        config=config,
+        out=_path(out, "--out"),
+        config=_path(config, "--config"),
         command=shlex.join(["probe", *sys.argv[1:]]),
         progress=reporter(quiet=quiet),
         **settings,
@@ -237,7 +239,7 @@ def analyses_command(as_json: AsJson = False) -> None:
 
 @app.command("extract")
 def extract_command(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="PATH", help="Folder (store) or HDF5 file to write.")],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="PATH", help="Folder (store) or HDF5 file to write.")],
     model: Annotated[str, typer.Option("--model", "-m", metavar="NAME_OR_PATH", help="As for probe run; one model.")],
     data: Data = None,
     layer: Layer = None,
@@ -252,7 +254,7 @@ def extract_command(
     ] = "store",
     storage: Annotated[str, typer.Option("--store-dtype", help="float32 or float16 on disk.")] = "float32",
     untrained: Annotated[bool, typer.Option("--untrained", help="The untrained copy of the model.")] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of untrained weights.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of untrained weights.")] = 0,
     device: Device = None,
     batch_size: BatchSize = None,
     dtype: Dtype = None,
@@ -267,22 +269,25 @@ def extract_command(
     from studies.console import reporter
     from studies.extract import extract
 
+    settings: dict[str, Any] = {
+        "layer": layer,
+        "pooling": pooling,
+        "device": device,
+        "batch_size": batch_size,
+        "dtype": dtype,
+        "offline": offline,
+    }
     result = extract(
         model=model,
         data=_many_paths(data) or [],
-        out=out,
+        out=_path(out, "--out") or "",
         layout=layout,
-        layer=layer or "all",
-        pooling=pooling or "mean",
         storage=storage,
         untrained=untrained,
         seed=seed,
-        device=device or "cpu",
-        batch_size=batch_size or 32,
-        dtype=dtype or "float32",
-        offline=offline,
         trust_remote_code=trust_remote_code,
         progress=reporter(quiet=quiet),
+        **{name: value for name, value in settings.items() if value is not None},
     )
     if as_json:
         _print_json(result)
@@ -292,13 +297,13 @@ def extract_command(
 
 @app.command("report")
 def report_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a finished run.")],
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="The folder of a finished run.")],
     as_json: AsJson = False,
 ) -> None:
     """Render the report of a finished run again."""
     from studies.run import render
 
-    page = render(folder)
+    page = render(_path(folder, "DIR") or "")
     if as_json:
         _print_json({"report": str(page)})
     else:
@@ -321,7 +326,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = app(args=given, prog_name="probe", standalone_mode=False)
+        with _plain_output():
+            code = app(args=given, prog_name="probe", standalone_mode=False)
     except JanusError as error:
         return _fail(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
@@ -331,7 +337,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG):
             raise
         from extractors.foundation.files import output_error
 
@@ -345,6 +351,20 @@ def _run(arguments: Sequence[str] | None) -> int:
         raise
     # Some versions of typer turn Ctrl-C into this exit code themselves.
     return _interrupted(given) if code == 130 else int(code or 0)
+
+
+@contextmanager
+def _plain_output() -> Iterator[None]:
+    """Whatever the terminal and whoever calls: output that can be written, and warnings as one line each."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # Closed by the caller (>&-): rich and typer expect a stream.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: typer.echo(f"warning: {message}", err=True)
+        yield
 
 
 def _interrupted(given: Sequence[str]) -> int:
@@ -368,10 +388,22 @@ def _many(values: Sequence[str] | None) -> list[str] | None:
 
 
 def _many_paths(values: Sequence[str] | None) -> list[str] | None:
-    """As `_many`, but a comma inside an existing path stays."""
+    """As `_many`, but a comma inside an existing path stays, also in ``train=PATH`` and ``NAME=PATH``."""
     if values is None:
         return None
-    return [part for value in values for part in ([value] if Path(value).exists() else _many([value]) or [])]
+    found: list[str] = []
+    for value in values:
+        # os.path, unlike Path, takes what cannot be looked at for absent; whoever reads it then says why.
+        exists = os.path.exists(value) or os.path.exists(value.partition("=")[2])
+        found += [value] if exists else _many([value]) or []
+    return found
+
+
+def _path(value: str | None, option: str) -> str | None:
+    """An empty path, such as an unset variable of the shell gives, is not the current folder."""
+    if value is not None and not value.strip():
+        raise UsageError(f"the path for {option} is empty; name a file or folder, or write . for the current folder")
+    return value
 
 
 def _seeds(values: Sequence[str] | None) -> list[int] | None:
@@ -397,14 +429,16 @@ def _table(*columns: str) -> Table:
 def _show(table: Table, *lines: str) -> None:
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    # In a very narrow window lines may break, but no column may vanish.
+    console = Console(width=max(Console().width, 60) if sys.stdout.isatty() else 160)
     console.print(table)
     for line in lines:
         console.print(line, highlight=False, markup=False)
 
 
 def _print_json(content: Any) -> None:
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    # Escaped, so that it is JSON in every locale.
+    typer.echo(json.dumps(content, indent=2))
 
 
 if __name__ == "__main__":

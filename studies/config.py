@@ -109,7 +109,9 @@ def make_config(settings: Mapping[str, Any], file: str | Path | None = None) -> 
     UsageError
         If the file cannot be read, or a field is unknown or has an invalid value; every fault is listed.
     """
-    values: dict[str, Any] = _read_yaml(Path(file)) if file is not None else {}
+    values: dict[str, Any] = {}
+    if file is not None:
+        values = {key: value for key, value in _read_yaml(Path(file)).items() if value is not None}
     values.update({key: value for key, value in settings.items() if value is not None})
     for key in ("model", "data", "task", "analysis", "seed"):
         if isinstance(values.get(key), (str, int)) and not isinstance(values.get(key), bool):
@@ -121,7 +123,7 @@ def make_config(settings: Mapping[str, Any], file: str | Path | None = None) -> 
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         faults = "; ".join(
-            f"{'.'.join(map(str, fault['loc']))}: {fault['msg'][0].lower() + fault['msg'][1:]} (given: {fault['input']!r})"
+            f"{'.'.join(map(str, fault['loc']))}: {_in_yaml_terms(fault['msg'])} (given: {fault['input']!r})"
             for fault in error.errors()
         )
         origin = f" in {file}" if file is not None else ""
@@ -134,7 +136,18 @@ def make_config(settings: Mapping[str, Any], file: str | Path | None = None) -> 
             raise UsageError(f"no {field} given; leave the option out for the default")
         if len(set(chosen)) < len(chosen):
             raise UsageError(f"the same {field} is given twice: {', '.join(map(str, chosen))}; give each once")
+    for field in ("model", "data", "task", "analysis"):
+        if not all(name.strip() for name in getattr(config, field) or ()):
+            raise UsageError(f"an empty name under {field}: {list(getattr(config, field))}; remove it")
+    if (config.task, config.analysis) in (((), ()), ((), None), (None, ())):
+        raise UsageError("neither a task nor an analysis is asked for; leave both out to run all that the data allow")
     return config
+
+
+def _in_yaml_terms(message: str) -> str:
+    return message[0].lower() + message[1:].replace("valid tuple", "list").replace(
+        "valid dictionary or instance of", "mapping of"
+    )
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Everything that is not a result goes to standard error.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -101,7 +102,9 @@ def reporter(*, quiet: bool) -> Progress:
     """The reporter that fits where standard error goes."""
     if quiet:
         return SILENT
-    return Bars() if sys.stderr.isatty() else Lines()
+    # A dumb terminal (an editor's shell, some batch systems) cannot draw over a line.
+    drawable = sys.stderr.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    return Bars() if drawable else Lines()
 
 
 def _write(message: str) -> None:

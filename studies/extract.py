@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,13 @@ def extract(
     from extractors.layer_files import write_layer_file
     from probes.corpora import read_corpora
 
-    out = Path(out)
+    out = Path(os.path.expanduser(out))
     if layout not in LAYOUTS:
         raise UsageError(f"format {layout!r} is unknown; choose one of {', '.join(LAYOUTS)}")
     if storage not in ("float32", "float16"):
         raise UsageError(f"store dtype {storage!r} is unknown; choose float32 or float16")
-    if out.exists() and (not out.is_dir() or any(out.iterdir()) or layout != "store"):
+    # os.path, unlike Path, takes what cannot be looked at for absent; writing it then says why.
+    if os.path.lexists(out) and (not os.path.isdir(out) or layout != "store" or any(out.iterdir())):
         raise OutputError(f"{out} exists already; choose a new path with --out")
     corpora = read_corpora(data or [SAMPLE_CORPUS])
     sentences = [sentence for corpus in corpora for sentence in corpus.sentences]

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,22 +33,44 @@ def written_whole(path: str | os.PathLike[str]) -> Iterator[Path]:
         If the folder cannot be written or the disk is full.
     """
     path = Path(path)
-    temporary: Path | None = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(descriptor)
-        temporary = Path(name)
-        temporary.chmod(0o666 & ~_umask())
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with folder_made(path.parent):
+            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+            temporary = Path(name)
+            try:
+                os.close(descriptor)
+                temporary.chmod(0o666 & ~_umask())
+                yield temporary
+                with temporary.open("rb+") as file:
+                    os.fsync(file.fileno())
+                os.replace(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
     except OSError as error:
         raise output_error(error, path) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def folder_made(folder: Path) -> Iterator[None]:
+    """Make a folder and those above it as far as they are missing; on failure remove what was made, if it is empty."""
+    missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        remove_empty(missing)
+        raise
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders, innermost first, up to one that is not empty."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return
 
 
 def output_error(error: OSError, path: str | os.PathLike[str]) -> OutputError:
@@ -59,6 +81,7 @@ def output_error(error: OSError, path: str | os.PathLike[str]) -> OutputError:
         errno.EACCES: "no permission to write there; choose a folder of your own with --out",
         errno.EPERM: "no permission to write there; choose a folder of your own with --out",
         errno.EROFS: "the file system is read-only; choose another folder with --out",
+        errno.EFBIG: "the file would be larger than allowed here (see ulimit -f); raise the limit or choose fewer layers",
         errno.ENOTDIR: "a part of the path is a file, not a folder; choose another folder with --out",
         errno.EEXIST: "there is a file where a folder is needed; choose another folder with --out",
     }

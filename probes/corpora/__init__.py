@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,7 +89,8 @@ def read_corpus(path: str | Path, *, format: str | None = None, columns: Sequenc
             sentences = read_edge_probing(text, path)
         case _:
             sentences = read_plain_text(text, path)
-    name = path.name.removesuffix(".gz")
+    # A name that is no text in this locale is read as UTF-8: it goes into tables and pages.
+    name = os.fsencode(path.name).decode("utf-8", "replace").removesuffix(".gz")
     if _suffix(path) in _SUFFIXES:
         name = name[: -len(_suffix(path))]
     split = next((_SPLIT_WORDS[word] for word in _words_of(path)[::-1] if word in _SPLIT_WORDS), None)
@@ -120,6 +122,8 @@ def read_corpora(specifications: Sequence[str | Path]) -> list[Corpus]:
     corpora: list[Corpus] = []
     for specification in specifications:
         split: str | None = None
+        if not str(specification).strip():
+            raise DataError("an empty name of a corpus; give a file, train=FILE, dev=FILE, test=FILE or a folder")
         path = Path(specification)
         if isinstance(specification, str):
             before, equals, after = specification.partition("=")
@@ -127,7 +131,8 @@ def read_corpora(specifications: Sequence[str | Path]) -> list[Corpus]:
                 split, path = before, Path(after)
                 if not after:
                     raise DataError(f"no file after {specification!r}; write {before}=FILE")
-        for file in _files_in(path) if path.is_dir() else [path]:
+        # os.path, unlike Path, takes what cannot be looked at for absent; reading it then says why.
+        for file in _files_in(path) if os.path.isdir(path) else [path]:
             corpus = read_corpus(file)
             corpora.append(dataclasses.replace(corpus, split=split) if split else corpus)
     return corpora

@@ -86,7 +86,7 @@ def read_text(path: Path) -> tuple[str, str]:
     Raises
     ------
     DataError
-        If the file is missing, a folder, unreadable, empty, a damaged gzip file, or not UTF-8.
+        If the file is missing, a folder, unreadable, empty, a damaged gzip file, not UTF-8, or has no line feeds but carriage returns.
     """
     try:
         data = path.read_bytes()
@@ -116,6 +116,8 @@ def read_text(path: Path) -> tuple[str, str]:
             f"{path}:{line}: not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}; convert the file to UTF-8"
         ) from None
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if "\r" in text and "\n" not in text:
+        raise DataError(f"{path}: its lines end in carriage returns alone, as on old Macs; convert them to line feeds")
     if not text.strip():
         raise DataError(f"{path} is empty; give a file that holds sentences")
     return text, checksum

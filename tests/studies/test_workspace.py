@@ -21,6 +21,7 @@ def test_units_survive_and_the_folder_resumes(tmp_path: Path) -> None:
     first = Workspace(tmp_path / "run", SETTINGS)
     assert not first.resumed
     first.save("unit", ROWS, ROWS)
+    first.release()
     second = Workspace(tmp_path / "run", SETTINGS)
     assert second.resumed
     assert second.has("unit")
