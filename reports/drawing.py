@@ -5,6 +5,7 @@ Panels instead of one wide drawing: they stay readable on a phone and on paper. 
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Iterator, Mapping
@@ -67,9 +68,16 @@ def as_svg(figure: Any) -> bytes:
     text = re.sub(r">\s+<", "><", text)
     # A hundredth of a point is enough; only inside tags, names may hold numbers too.
     text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), text)
+    # Before 3.11, matplotlib names a clip area after floats whose last bits vary: name it after what is written of it.
+    areas = {name: _short_hash(area) for name, area in re.findall(r'<clipPath id="(p\w+)">(.*?)</clipPath>', text)}
+    text = re.sub(r'(id="|url\(#)(p\w+)', lambda match: match[1] + areas.get(match[2], match[2]), text)
     # The generic family comes last so that the drawing looks alike where the measuring font is absent.
     text = re.sub(r"font: ([^;\"]*?)'?DejaVu Sans'?[^;\"]*", rf"font: \1{_FONTS}", text)
     return text.encode("utf-8")
+
+
+def _short_hash(text: str) -> str:
+    return "p" + hashlib.sha256(text.encode("utf-8")).hexdigest()[:10]
 
 
 def canvas(height: float) -> Any:
