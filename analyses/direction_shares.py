@@ -247,6 +247,8 @@ def direction_shares(
 
     where m is the mean vector of words in natural sentences and the mean runs over the grid: how much of the distance
     of a vector from the corpus mean is due to its context rather than to the word. Intervals: bootstrap over targets.
+    In a left-to-right model that reads nothing before a sentence (GPT-2) the first word is the attention sink, with a vector
+    many times as long as others: it is left out of mean and standard deviations.
 
     One grid is in memory at a time. ELMo's halves at layer 0, the same context-free vector twice, are left out.
 
@@ -405,19 +407,33 @@ def _natural_statistics(
 
     A dimension whose variance is at the numerical floor, relative to its own mean square or to that of the average
     dimension, gets weight 0: it carries rounding noise only.
+
+    Raises
+    ------
+    DataError
+        If only first words of a model that reads nothing before them are given.
     """
+    causal = extractor.info.directionality == "left-to-right"
     count = 0
     mean = np.zeros((len(layers), 1))
     squares = np.zeros((len(layers), 1))
     for item in extractor.extract(sentences, layers=layers, pooling=pooling, batch_size=batch_size, progress=progress):
         vectors = item.hidden.astype(np.float64)
+        if causal and item.alignment.word_pieces[0][0] == 0:
+            vectors = vectors[:, 1:]
         n = vectors.shape[1]
+        if n == 0:
+            continue
         # Merging means and squared deviations (Chan, Golub & LeVeque 1979): E h^2 - m^2 would lose constant dimensions.
         own = vectors.mean(axis=1)
         delta = own - mean
         squares = squares + np.square(vectors - own[:, None]).sum(axis=1) + delta**2 * (count * n / (count + n))
         mean = mean + delta * (n / (count + n))
         count += n
+    if count == 0:
+        raise DataError(
+            f"all {len(sentences)} natural sentences have one word only; give longer sentences, or more of them"
+        )
     variance = squares / count
     size = variance + mean**2
     floor = numerical_floor(extractor.info.dtype) * np.maximum(size, size.mean(axis=1, keepdims=True))
