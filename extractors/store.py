@@ -213,7 +213,9 @@ class RepresentationStore:
 
         path = self.folder / WORDS
         try:
-            table = pyarrow.parquet.read_table(path)
+            # An open file: pyarrow cannot take a path that is no text in this locale.
+            with path.open("rb") as file:
+                table = pyarrow.parquet.read_table(file)
             numbers, words = table["sentence"].to_numpy(), table["word"].to_pylist()
         except (OSError, ValueError, KeyError) as error:
             raise StoreError(f"{path} is missing or damaged ({error}); extract the representations again") from error
