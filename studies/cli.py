@@ -30,6 +30,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 fault of the program, 2 options, 3 data, 4 model, 5 output folder, 6 stored "
     "representations, 130 interrupted. Start with: probe run --layer all",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -55,22 +56,39 @@ Data = Annotated[
         "train=FILE, dev=FILE, test=FILE say which split. Repeatable or comma-separated. Default: the bundled sample.",
     ),
 ]
-Layer = Annotated[str | None, typer.Option("--layer", "-l", help="all, last, 0,3 or 2-5; layer 0 is the input layer.")]
+Layer = Annotated[
+    str | None,
+    typer.Option(
+        "--layer",
+        "-l",
+        metavar="LAYERS",
+        help="all, last, 0,3 or 2-5; layer 0 is the input layer, -1 the last. Default: all.",
+    ),
+]
 Pooling = Annotated[
     str | None,
-    typer.Option("--pooling", help="How pieces become a word: first, last, mean or max.", show_default="mean"),
+    typer.Option(
+        "--pooling", metavar="NAME", help="How pieces become a word: first, last, mean or max. Default: mean."
+    ),
 ]
-Device = Annotated[str | None, typer.Option("--device", help="Torch device: cpu, cuda:0, ...", show_default="cpu")]
+Device = Annotated[
+    str | None, typer.Option("--device", metavar="NAME", help="Torch device: cpu, cuda:0, ... Default: cpu.")
+]
 BatchSize = Annotated[
-    int | None, typer.Option("--batch-size", help="Sentences per forward pass.", min=1, show_default="32")
+    int | None, typer.Option("--batch-size", metavar="N", help="Sentences per forward pass. Default: 32.", min=1)
 ]
 Dtype = Annotated[
     str | None,
     typer.Option(
-        "--dtype", help="Precision of the models: float32, float64, float16, bfloat16.", show_default="float32"
+        "--dtype",
+        metavar="NAME",
+        help="Precision of the models: float32, float64, float16 or bfloat16. Default: float32.",
     ),
 ]
-Offline = Annotated[bool | None, typer.Option("--offline", help="Never contact a server.", show_default=False)]
+Offline = Annotated[
+    bool | None,
+    typer.Option("--offline", help="Never contact a server. Default: as HF_HUB_OFFLINE says.", show_default=False),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and results.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
@@ -95,7 +113,7 @@ def run_command(
     pooling: Pooling = None,
     seed: Annotated[
         list[str] | None,
-        typer.Option("--seed", metavar="N", help="Seed; several repeat the run for each.", show_default="0"),
+        typer.Option("--seed", metavar="N", help="Seed; several repeat the run for each. Default: 0."),
     ] = None,
     out: Annotated[
         str | None,
@@ -110,7 +128,9 @@ def run_command(
     untrained: Annotated[
         bool | None,
         typer.Option(
-            "--untrained/--no-untrained", help="Also run an untrained copy of every model.", show_default="on"
+            "--untrained/--no-untrained",
+            help="Also run an untrained copy of every model. Default: --untrained.",
+            show_default=False,
         ),
     ] = None,
     offline: Offline = None,
@@ -121,7 +141,7 @@ def run_command(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare models layer by layer on a corpus and write an HTML report.
+    """Compare models layer by layer on a corpus; write an HTML report.
 
     Without --task and --analysis everything is run that the data and the models allow; with either, only what is named.
     An interrupted run resumes when its command is given again.
@@ -168,7 +188,7 @@ def run_command(
 
 @app.command("models")
 def models_command(as_json: AsJson = False) -> None:
-    """List the models that can be asked for by name, and what else can be given."""
+    """List the models that can be asked for by name."""
     from extractors import KNOWN_MODELS
 
     known: list[dict[str, Any]] = [
@@ -189,8 +209,14 @@ def models_command(as_json: AsJson = False) -> None:
 
 
 @app.command("tasks")
-def tasks_command(data: Data = None, as_json: AsJson = False) -> None:
-    """List the probing tasks and what each needs; with --data, which of them these files allow."""
+def tasks_command(
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", "-d", metavar="FILE", help="Corpus file or folder, as for probe run. Repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the probing tasks; with --data, those that files allow."""
     from probes.tasks import TASKS, available_tasks, default_tasks
 
     if data is None:
@@ -248,13 +274,18 @@ def extract_command(
         str,
         typer.Option(
             "--format",
+            metavar="NAME",
             help="store (a folder, one safetensors file per layer), allennlp (HDF5 of the elmo command) or "
             "structural-probes (HDF5).",
         ),
     ] = "store",
-    storage: Annotated[str, typer.Option("--store-dtype", help="float32 or float16 on disk.")] = "float32",
+    storage: Annotated[
+        str, typer.Option("--store-dtype", metavar="NAME", help="float32 or float16 on disk.")
+    ] = "float32",
     untrained: Annotated[bool, typer.Option("--untrained", help="The untrained copy of the model.")] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Seed of untrained weights.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of untrained weights.")
+    ] = 0,
     device: Device = None,
     batch_size: BatchSize = None,
     dtype: Dtype = None,
@@ -265,7 +296,7 @@ def extract_command(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write representations to disk; every layer can be read without the others."""
+    """Write the representations of a corpus to disk."""
     from studies.console import reporter
     from studies.extract import extract
 
@@ -420,7 +451,7 @@ def _table(*columns: str) -> Table:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for position, column in enumerate(columns):
         table.add_column(column, no_wrap=position == 0, overflow="fold")
     return table
@@ -433,7 +464,7 @@ def _show(table: Table, *lines: str) -> None:
     console = Console(width=max(Console().width, 60) if sys.stdout.isatty() else 160)
     console.print(table)
     for line in lines:
-        console.print(line, highlight=False, markup=False)
+        console.print(f"\n{line}", highlight=False, markup=False)
 
 
 def _print_json(content: Any) -> None:
