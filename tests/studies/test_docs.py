@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+COMMAND_LINE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -78,3 +79,27 @@ def test_the_code_of_the_python_page_and_the_results_page(in_folder: Path, elmo_
     assert abs(names["both"][1].interval(2, "forward").value[1]) < 1e-10  # type: ignore[index]
     names = run_code("docs/results-table.md", {"janus-run/": "my-run/"})
     assert len(names["probes"]) == 2  # type: ignore[arg-type]
+
+
+def test_the_yaml_of_the_command_line_page_is_a_valid_configuration(in_folder: Path) -> None:
+    from studies.config import make_config
+
+    (block,) = re.findall(r"^```yaml\n(.*?)^```$", COMMAND_LINE, re.MULTILINE | re.DOTALL)
+    Path("settings.yaml").write_text(block, encoding="utf-8")
+    written, default = make_config({}, "settings.yaml"), make_config({})
+    assert written.seed == (0, 1, 2)
+    same = written.model_dump(exclude={"model", "data", "task", "seed", "direction_shares"})
+    assert same == default.model_dump(exclude={"model", "data", "task", "seed", "direction_shares"})
+    assert written.direction_shares.targets == default.direction_shares.targets
+
+
+@pytest.mark.parametrize("command", ["run", "extract"])
+def test_the_command_line_page_has_every_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from studies.cli import main
+
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    options = set(re.findall(r"^ .*?(--[a-z-]+)\b", capsys.readouterr().out, re.MULTILINE)) - {"--help", "--untrained"}
+    section = COMMAND_LINE.split(f"## `probe {command}`")[1].split("\n## ")[0]
+    assert options
+    assert options - set(re.findall(r"--[a-z-]+", section)) == set()
