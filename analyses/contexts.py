@@ -229,7 +229,8 @@ class _Corpus:
             if len(found) == wanted:
                 break
         if uneven:
-            notes.append(f"{uneven} candidate words passed over: no {grid} + {grid} parts with equal piece counts")
+            words = "1 frequent word" if uneven == 1 else f"{uneven} frequent words"
+            notes.append(f"{words} passed over: fewer than {grid} left or right contexts of one length in pieces")
         return found, notes
 
     def candidates(self, side: int, grid: int) -> list[tuple[str, list[tuple[int, int]]]]:

@@ -49,7 +49,7 @@ def select_layers(selection: Layers, layer_names: Sequence[str], *, model: str =
         if not 0 <= resolved <= last:
             raise UsageError(
                 f"layer {number} does not exist in {model}; it has layers 0 to {last} "
-                f"({', '.join(layer_names)}); write --layer all, last, 0,{last} or 0-{last}"
+                f"({', '.join(layer_names)}); choose all, last, 0,{last} or 0-{last}"
             )
         chosen.add(resolved)
     if not chosen:
