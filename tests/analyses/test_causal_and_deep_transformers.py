@@ -152,6 +152,20 @@ def test_one_word_sentences_give_a_causal_model_no_corpus_mean(
     direction_shares(models[1], [("ba",), ("lo",)], contexts=contexts)
 
 
+def test_pooling_changes_shares_and_is_told_in_every_row(
+    models: tuple[Extractor, Extractor], text: Sentences, contexts: ContextSet
+) -> None:
+    assert any(target.pieces["gpt2"].target > 1 for target in contexts.targets)
+    first, mean = (
+        direction_shares(models[0], text, contexts=contexts, pooling=pooling, natural=20).to_frame()
+        for pooling in ("first", "mean")
+    )
+    assert set(first["pooling"]) == {"first"}
+    assert set(mean["pooling"]) == {"mean"}
+    last = [table.query("measure == 'contextual_share' and layer == 3")["value"].to_numpy() for table in (first, mean)]
+    assert abs(last[0] - last[1]).min() > 1e-3
+
+
 def test_contexts_of_two_models_have_constant_lengths_in_the_pieces_of_both(
     models: tuple[Extractor, Extractor], contexts: ContextSet, text: Sentences
 ) -> None:
