@@ -269,8 +269,6 @@ def attention_distance(
         )
     if info.directionality == "concatenated":
         notes.append("no uniform baseline: which words a head may attend to is not known for two models side by side")
-    for note in notes:
-        progress.note(f"{info.name}: {note}")
     return AttentionDistance(info, chosen, statistics, tuple(notes), data, resamples, seed)
 
 

@@ -41,7 +41,7 @@ def share_caption(part: pd.DataFrame, models: Sequence[str], *, control: bool) -
     )
     return (
         f"{lead}Upper row: the three shares, which add up to 1. Middle row: the same with intervals{marks}. "
-        f"Bottom row: how much of the vector's total variance the context makes up.{gaps}{targets}"
+        f"Bottom row: how much of the vector's squared distance from the corpus mean is due to the context.{gaps}{targets}"
     )
 
 
@@ -121,8 +121,8 @@ def attention_caption(rows: pd.DataFrame) -> str:
     """Caption of an attention figure: the extreme heads, how many look nearer than uniform attention, and the sides."""
     plain = pick(rows, condition="plain", weights="trained")
     heads = pick(plain, measure="attention_distance").dropna(subset=["head", "value"])
-    uniform = _defined(
-        estimates(pick(rows, condition="uniform", measure="attention_distance", head=None, weights="trained"))
+    uniform = pick(rows, condition="uniform", measure="attention_distance", weights="trained").dropna(
+        subset=["head", "value"]
     )
     text = ""
     if not heads.empty:
@@ -132,16 +132,12 @@ def attention_caption(rows: pd.DataFrame) -> str:
             f"Of {len(heads)} heads the nearest looks {number(float(near['value']), 'words')} words away (layer {near['layer']}, head {near['head']}), the "
             f"farthest {number(float(far['value']), 'words')} (layer {far['layer']}, head {far['head']})."
         )
-        if uniform:
-            compared = heads[heads["layer"].isin(list(uniform))]
-            nearer = sum(
-                float(value) < uniform[int(layer)].value
-                for value, layer in zip(compared["value"], compared["layer"], strict=True)
-            )
-            values = [one.value for one in uniform.values()]
+        compared = heads.merge(uniform, on=["layer", "head"], suffixes=("", "_uniform"))
+        if not compared.empty:
+            nearer = int((compared["high"] < compared["low_uniform"]).sum())
             text += (
-                f" Attention spread evenly over the same sentences looks {number(max(values), 'words')} words away; {nearer} of {len(compared)} heads look "
-                "nearer than that."
+                f" Attention spread evenly over the same sentences looks up to {number(float(compared['value_uniform'].max()), 'words')} words away; "
+                f"{nearer} of {len(compared)} heads look nearer than that, intervals apart."
             )
     left, right = (
         _defined(estimates(pick(plain, measure=f"attention_mass_{side}", head=None))) for side in ("left", "right")

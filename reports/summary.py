@@ -218,7 +218,7 @@ def _absence(model: str, claim: str, verdicts: list[LayerVerdict]) -> Statement:
         return Statement(model, claim, evidence, UNDECIDED, "no contextual layer has a value")
     if unclear:
         return Statement(model, claim, evidence, UNDECIDED, f"{_layers(unclear)}: {unclear[0].reason}")
-    return Statement(model, claim, evidence, SUPPORTED, "upper bound below 10⁻¹⁰ at every contextual layer")
+    return Statement(model, claim, evidence, SUPPORTED, "upper bound below 10⁻¹⁰ at every one of these layers")
 
 
 def _presence(model: str, verdicts: list[LayerVerdict]) -> Statement:
@@ -243,8 +243,8 @@ def _growth(results: pd.DataFrame, model: str, verdicts: list[LayerVerdict]) -> 
     slope = single(pick(rows, measure="direction_share_interaction_slope"))
     if slope is None or not slope.bounded:
         return Statement(model, claim, "no slope with an interval", UNDECIDED, "nothing to decide on")
-    evidence = f"slope {slope} per layer"
     usable = [verdict for verdict in verdicts if verdict.estimate.defined]
+    evidence = f"slope {slope} per layer over {_layers(usable)}" if usable else f"slope {slope} per layer"
     if usable:
         last, peak = usable[-1], max(usable, key=lambda verdict: verdict.estimate.value)
         if peak.estimate.bounded and last.estimate.bounded and peak.estimate.low > last.estimate.high:
@@ -411,6 +411,8 @@ def _probe_sentences(results: pd.DataFrame) -> list[str]:
                 f"; the word alone, without context, gives {number(here[0].word_type.value, here[0].word_type.unit)}"
             )
         found.append(f"A linear probe for {named(task)} reaches {label} {joined(best)}{against}.")
+    if tasks:
+        found.append("The layers named are the best on the test split itself, so slightly optimistic.")
     if len(tasks) > 3:
         more = len(tasks) - 3
         found.append(f"{more} more task{'s are' if more > 1 else ' is'} below.")
@@ -427,13 +429,12 @@ def _attention_sentences(results: pd.DataFrame) -> list[str]:
         if not plain:
             continue
         near, far = (choose(plain, key=lambda layer: plain[layer].value) for choose in (min, max))
-        text = (
-            f"Attention in {named(model)} reaches {number(plain[near].value, 'words')} words on average at layer {near} "
-            f"and {number(plain[far].value, 'words')} at layer {far}"
-        )
-        reference = [one.value for one in uniform.values() if one.defined]
-        if reference:
-            text += f"; spread evenly it would reach {number(max(reference), 'words')}"
+        reached = [
+            f"{number(plain[layer].value, 'words')} words at layer {layer}"
+            + (f" (spread evenly: {number(uniform[layer].value, 'words')})" if layer in uniform else "")
+            for layer in dict.fromkeys((near, far))
+        ]
+        text = f"Attention in {named(model)} reaches {joined(reached)} on average"
         found.append(text + ".")
     return _first(found, 3, "more models are below")
 

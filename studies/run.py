@@ -455,7 +455,7 @@ class _Study:
             drawn = np.sort(generator_for(unit.seed, "attention").choice(len(words), limit, replace=False))
             words = [words[index] for index in drawn]
             self._note(f"attention analyses read {limit} of {len(self._words)} sentences, drawn by the seed")
-        return attention_distance(
+        result = attention_distance(
             extractor,
             words,
             layers=self._config.layer,
@@ -464,7 +464,10 @@ class _Study:
             seed=unit.seed,
             data=self._data,
             progress=self._progress,
-        ).to_frame()
+        )
+        for note in result.notes:
+            self._note(f"attention of {extractor.info.name}: {note}")
+        return result.to_frame()
 
     def _context(self, extractor: Extractor) -> dict[str, Any]:
         info = extractor.info

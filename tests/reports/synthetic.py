@@ -198,7 +198,10 @@ def attention_rows(model: str, layers: int, heads: int, *, weights: str = "train
             ]
         base = {**base, "condition": "uniform", "head": None}
         rows += [
-            {**base, "measure": "attention_distance", "unit": "words", **interval(6.4, 0.1)},
+            {**base, "head": head, "measure": "attention_distance", "unit": "words", **interval(6.4, 0.1)}
+            for head in (None, *range(heads))
+        ]
+        rows += [
             {**base, "measure": "attention_mass_left", "unit": "share", **interval(0.46, 0.01)},
             {**base, "measure": "attention_mass_right", "unit": "share", **interval(0.46, 0.01)},
             {**base, "measure": "attention_mass_self", "unit": "share", **interval(0.08, 0.01)},
