@@ -139,16 +139,14 @@ def _load_tokenizer(checkpoint: Checkpoint, trust_remote_code: bool) -> Any:
 def _load_model(checkpoint: Checkpoint, dtype: str, seed: int | None, trust_remote_code: bool) -> Any:
     """Load the trained network, or draw a new one from `seed`; only the encoder of an encoder-decoder model."""
     import torch
-    import transformers
     from transformers import AutoConfig, AutoModel
 
-    named = "dtype" if int(transformers.__version__.split(".")[0]) >= 5 else "torch_dtype"
     folder = checkpoint.folder
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
     with torch.random.fork_rng(devices=[]):
         if seed is not None:
             torch.default_generator.manual_seed(seed)
-            model = AutoModel.from_config(config, trust_remote_code=trust_remote_code, **{named: torch.float32})
+            model = AutoModel.from_config(config, trust_remote_code=trust_remote_code, dtype=torch.float32)
         else:
             model, report = AutoModel.from_pretrained(
                 folder,
@@ -157,7 +155,7 @@ def _load_model(checkpoint: Checkpoint, dtype: str, seed: int | None, trust_remo
                 use_safetensors=True,
                 trust_remote_code=trust_remote_code,
                 output_loading_info=True,
-                **{named: getattr(torch, dtype)},
+                dtype=getattr(torch, dtype),
             )
             _refuse_missing(report["missing_keys"], checkpoint, bool(getattr(config, "is_encoder_decoder", False)))
     _cast(model, getattr(torch, dtype))

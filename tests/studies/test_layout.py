@@ -62,3 +62,20 @@ def test_help_answers_without_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.endswith("cheap\n")
+
+
+@pytest.mark.parametrize("package", sorted(ALLOWED))
+def test_public_names_stay_what_they_are_whatever_is_imported(package: str) -> None:
+    """A function named like its module must not turn into the module once that is imported."""
+    modules = [
+        ".".join(file.relative_to(ROOT).with_suffix("").parts)
+        for file in (ROOT / package).glob("*.py")
+        if not file.stem.startswith("__")
+    ]
+    code = (
+        f"import importlib, {package} as package\n"
+        f"for module in {modules!r}: importlib.import_module(module)\n"
+        "print([name for name in package.__all__ if type(getattr(package, name)).__name__ == 'module'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
