@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from extractors.foundation.errors import UsageError
+from extractors.foundation.errors import ModelError, UsageError
 from extractors.foundation.progress import SILENT, Progress
 from extractors.layers import Layers, select_layers
 from extractors.representation import POOLINGS, Alignment, FloatArray, ModelInfo, SentenceRepresentation
@@ -177,6 +177,8 @@ class Extractor(ABC):
             For an unknown pooling, layer or batch size, attention from a model that has none, or a bare string.
         DataError, AlignmentError
             For an empty sentence or word, by position.
+        ModelError
+            If the model gives a value that is not finite.
         """
         _refuse_bare_text(sentences)
         chosen = select_layers(layers, self.info.layer_names, model=self.info.name)
@@ -199,6 +201,7 @@ class Extractor(ABC):
     ) -> Iterator[SentenceRepresentation]:
         total = len(sentences) if isinstance(sentences, Sequence) else None
         source = enumerate(sentences, start=1)
+        number = 0
         maps = (self.info.heads or 0) * sum(layer > 0 for layer in layers) if attention else 0
         with progress.task(f"{self.info.name}: reading sentences", total) as task:
             while prepared := self._read_chunk(source, batch_size * _BATCHES_PER_CHUNK, maps):
@@ -212,7 +215,8 @@ class Extractor(ABC):
                     outputs.update(zip(batch, results, strict=True))
                 for i, item in enumerate(prepared):
                     parts = [outputs.pop((i, j)) for j in range(len(item.windows))]
-                    yield self._stitch(item, parts, layers)
+                    number += 1
+                    yield self._finite(self._stitch(item, parts, layers), number)
                     task.advance()
 
     def _read_chunk(self, source: Iterator[tuple[int, Sentence]], most: int, maps: int) -> list[Prepared]:
@@ -226,6 +230,17 @@ class Extractor(ABC):
             if cells * np.dtype(np.float32).itemsize >= _MAP_BYTES:
                 break
         return prepared
+
+    def _finite(self, item: SentenceRepresentation, number: int) -> SentenceRepresentation:
+        """Refuse NaN and infinity here, where every measure takes its vectors from."""
+        for layer, vectors in zip(item.layers, item.hidden, strict=True):
+            if not np.isfinite(vectors).all():
+                raise ModelError(
+                    f"{self.info.name} gives values that are not finite for sentence {number} at layer {layer} "
+                    f"({self.info.layer_names[layer]}): its weights are damaged, or too large for {self.info.dtype}; fetch it "
+                    "again, or try float64"
+                )
+        return item
 
     def _stitch(
         self, item: Prepared, outputs: Sequence[WindowOutput], layers: tuple[int, ...]

@@ -6,12 +6,12 @@ sentence, named by its number from 0, of shape (layers, words, dim). See ``docs/
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -89,7 +89,7 @@ def write_layer_file(
     index: dict[str, str] = {}
     first: SentenceRepresentation | None = None
     number = -1
-    with written_whole(path) as temporary, _new_hdf5(temporary) as file:
+    with written_whole(path) as temporary, _new_hdf5(temporary) as (file, disk):
         for number, item in enumerate(representations):
             first = first or item
             where = f"sentence {number + 1}"
@@ -110,6 +110,7 @@ def write_layer_file(
                     )
                 index[text] = str(number)
             file.create_dataset(str(number), data=hidden, **options)
+            disk.check()
         if first is None:
             raise DataError("there are no sentences to write; give at least one")
         if layout == "allennlp":
@@ -511,22 +512,45 @@ def _reading(path: Path, key: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def _new_hdf5(path: Path) -> Iterator[Any]:
-    """Create an HDF5 file. On a full disk h5py fails once more, with a RuntimeError, when it closes the file."""
+def _new_hdf5(path: Path) -> Iterator[tuple[Any, _Disk]]:
+    """Create an HDF5 file; a write that failed is raised by ``_Disk.check`` and, at the latest, at the end."""
     import h5py
 
-    file = h5py.File(path, "w")
-    try:
-        yield file
-    except BaseException:
-        with suppress(RuntimeError, OSError):
-            file.close()
-        raise
-    try:
-        file.close()
-    except RuntimeError as error:
-        number = re.search(r"errno = (\d+)", str(error))
-        raise OSError(int(number[1]) if number else 0, str(error)) from error
+    with _Disk(path, "w+") as disk:
+        with h5py.File(disk, "w") as file:
+            yield file, disk
+        disk.check()
+
+
+class _Disk(io.FileIO):
+    """A file that keeps its first failed write to itself and pretends that all later ones succeed.
+
+    HDF5 cannot let go of a file that it could not write: it complains at every object it closes, and crashes at exit.
+    """
+
+    _failure: OSError | None = None
+
+    def write(self, block: Any, /) -> int:
+        rest = memoryview(block).cast("B")
+        size = len(rest)
+        try:
+            while rest and self._failure is None:
+                rest = rest[super().write(rest) :]
+        except OSError as error:
+            self._failure = error
+        return size
+
+    def truncate(self, size: int | None = None, /) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self._failure = self._failure or error
+            return size or 0
+
+    def check(self) -> None:
+        """Raise what went wrong."""
+        if self._failure is not None:
+            raise self._failure
 
 
 def _is_number(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -137,7 +138,9 @@ def load_extractor(
     if dtype not in ("float32", "float64", "float16", "bfloat16"):
         raise UsageError(f"dtype {dtype!r} is unknown; choose float32, float64, float16 or bfloat16")
     name = str(model)
-    path = Path(model).expanduser()
+    # os.path, unlike Path, leaves the home of an unknown user as it stands; it is then missing.
+    path = Path(os.path.expanduser(model))
+    _refuse_unreadable(path)
     known = KNOWN_MODELS.get(name)
     if known is not None and known.kind == "elmo":
         from extractors.download import fetch_elmo
@@ -188,6 +191,17 @@ def load_extractor(
         if not close:
             raise
         raise type(error)(f"{error}; if a registered model is meant: {', '.join(close)}") from error
+
+
+def _refuse_unreadable(path: Path) -> None:
+    try:
+        needed = os.R_OK | (os.X_OK if path.is_dir() else 0)
+        if not path.exists() or os.access(path, needed):
+            return
+        reason = "no permission to read it"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    raise ModelError(f"cannot read the model {path}: {reason}; change its permissions or give another path")
 
 
 def _is_elmo_folder(path: Path) -> bool:

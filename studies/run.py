@@ -5,6 +5,7 @@ A unit is one task or one analysis of one model at one seed; finished units are 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -137,7 +138,8 @@ def render(folder: str | Path) -> Path:
         If the folder does not hold a finished run.
     """
     folder = Path(folder)
-    if not (folder / RUN_FILE).is_file() or not (folder / "results.parquet").is_file():
+    # os.path, unlike Path, takes what cannot be looked at for absent.
+    if not all(os.path.isfile(folder / name) for name in (RUN_FILE, "results.parquet")):
         raise UsageError(
             f"{folder} does not hold a finished run (no {RUN_FILE} and results.parquet); give a folder that "
             "probe run has written"
@@ -147,7 +149,7 @@ def render(folder: str | Path) -> Path:
     costs = folder / "costs.parquet"
     try:
         tables = read_table(folder / "results.parquet"), read_table(costs) if costs.exists() else None
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # Damaged Parquet raises a dozen kinds of error.
         raise UsageError(f"cannot read the tables of {folder}: {error}; run it again into another folder") from error
     return render_report(tables[0], costs=tables[1], run=read_json(folder / RUN_FILE), folder=folder)
 
@@ -446,7 +448,7 @@ class _Study:
             return None
         return [[tag or "" for tag in column or ()] for column in tags]
 
-    def _attention_distance(self, unit: _Unit, extractor: Extractor) -> pd.DataFrame:
+    def _attention_distance(self, unit: _Unit, extractor: Extractor) -> pd.DataFrame | None:
         from analyses import attention_distance
 
         limit = self._config.attention.sentences
@@ -455,16 +457,22 @@ class _Study:
             drawn = np.sort(generator_for(unit.seed, "attention").choice(len(words), limit, replace=False))
             words = [words[index] for index in drawn]
             self._note(f"attention analyses read {limit} of {len(self._words)} sentences, drawn by the seed")
-        result = attention_distance(
-            extractor,
-            words,
-            layers=self._config.layer,
-            batch_size=self._config.batch_size,
-            resamples=self._config.resamples,
-            seed=unit.seed,
-            data=self._data,
-            progress=self._progress,
-        )
+        try:
+            result = attention_distance(
+                extractor,
+                words,
+                layers=self._config.layer,
+                batch_size=self._config.batch_size,
+                resamples=self._config.resamples,
+                seed=unit.seed,
+                data=self._data,
+                progress=self._progress,
+            )
+        except DataError as error:
+            if self._config.analysis is not None:
+                raise
+            self._note(f"attention_distance is left out for {extractor.info.name}: {error}")
+            return None
         for note in result.notes:
             self._note(f"attention of {extractor.info.name}: {note}")
         return result.to_frame()
@@ -506,7 +514,10 @@ class _Study:
 
 def _choose_folder(out: str | Path | None, config: RunConfig) -> Path:
     if out is not None:
-        return Path(out).expanduser()
+        if not str(out).strip():
+            raise UsageError("the path of the output folder is empty; name a folder, or . for the current one")
+        # os.path, unlike Path, leaves the home of an unknown user as it stands.
+        return Path(os.path.expanduser(out))
     settings = {**config.measured(), "version": version()}
     number = 1
     while True:

@@ -147,6 +147,8 @@ def _check_safetensors(file: Path) -> None:
         with safe_open(file, framework="pt"):
             pass
     except FileNotFoundError as error:
+        if os.path.exists(file):
+            raise ModelError(f"no permission to read the weight file {file}; change its permissions") from error
         raise ModelError(f"weight file {file} is missing, though the index names it; fetch the model again") from error
     except (SafetensorError, OSError) as error:
         raise ModelError(f"weight file {file} is damaged or cut short ({error}); fetch the model again") from error

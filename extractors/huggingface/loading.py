@@ -109,9 +109,11 @@ def _device(name: str) -> torch.device:
 
     try:
         place = torch.device(name)
-        torch.empty(0, device=place)
+        # The device "meta" has no memory and can hold no number.
+        torch.empty(1, device=place).fill_(1).item()
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"device {name!r} is not available here ({str(error).splitlines()[0]}); use cpu") from error
+        reason = str(error).splitlines()[0][:150]
+        raise UsageError(f"device {name!r} is not available here ({reason}); use cpu") from error
     return place
 
 
