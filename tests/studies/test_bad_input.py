@@ -130,8 +130,10 @@ def test_a_failed_extraction_leaves_no_folder(
     before = sorted(tmp_path.iterdir())
     assert probe("extract", "-m", folder, "-d", tiny_treebank, "-q", "--out", tmp_path / "a" / "b" / "store") == 4
     assert probe("run", "-m", folder, "-d", tiny_treebank, *FAST, "--out", tmp_path / "c" / "d" / "run") == 4
+    analyses = ["--analysis", "direction_shares", "--no-untrained", "-q"]
+    assert probe("run", "-m", folder, "-d", tiny_treebank, *analyses, "--out", tmp_path / "e" / "run") == 4
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert all("broken-bert" in line and "layer 2" in line and "not finite" in line for line in lines)
     assert sorted(tmp_path.iterdir()) == before
 
