@@ -147,7 +147,7 @@ def run_command(
     An interrupted run resumes when its command is given again.
     """
     from studies.console import reporter
-    from studies.run import run
+    from studies.execution import run
 
     settings: dict[str, Any] = {
         "model": _many_paths(model),
@@ -332,7 +332,7 @@ def report_command(
     as_json: AsJson = False,
 ) -> None:
     """Render the report of a finished run again."""
-    from studies.run import render
+    from studies.execution import render
 
     page = render(_path(folder, "DIR") or "")
     if as_json:

@@ -12,7 +12,7 @@ import pytest
 
 from extractors.foundation.errors import OutputError
 from extractors.foundation.results import tidy
-from studies.run import run
+from studies.execution import run
 from studies.workspace import RUN_FILE, UNFINISHED, Workspace, workspace, write_json
 
 SETTINGS = {"layer": "all"}
