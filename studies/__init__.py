@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from studies.config import RunConfig
     from studies.run import RunResult, run
+    from studies.training.loop import TrainingResult, train
+    from studies.training.recipe import Recipe, read_recipe
 
-_HOMES = {"RunConfig": "studies.config", "RunResult": "studies.run", "run": "studies.run"}
+_HOMES = {
+    "Recipe": "studies.training.recipe",
+    "RunConfig": "studies.config",
+    "RunResult": "studies.run",
+    "TrainingResult": "studies.training.loop",
+    "read_recipe": "studies.training.recipe",
+    "run": "studies.run",
+    "train": "studies.training.loop",
+}
 
-__all__ = ["RunConfig", "RunResult", "run"]
+__all__ = ["Recipe", "RunConfig", "RunResult", "TrainingResult", "read_recipe", "run", "train"]
 
 
 def __getattr__(name: str) -> Any:

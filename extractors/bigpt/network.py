@@ -58,7 +58,11 @@ class Bigpt(torch.nn.Module):
         super().__init__()
         self.words = torch.nn.Embedding(config.vocab_size, config.hidden_size)
         self.positions = torch.nn.Embedding(config.n_positions, config.hidden_size)
-        self.towers = torch.nn.ModuleDict({direction: Tower(config) for direction in DIRECTIONS})
+        self.forward_tower, self.backward_tower = (Tower(config) for _ in DIRECTIONS)
+
+    def tower(self, direction: str) -> Tower:
+        """The tower that reads ``forward`` or ``backward``."""
+        return {"forward": self.forward_tower, "backward": self.backward_tower}[direction]
 
     def forward(self, ids: Tensor, direction: str, *, depth: int | None = None) -> list[Tensor]:
         """Run one tower.
@@ -78,8 +82,7 @@ class Bigpt(torch.nn.Module):
         list of Tensor, each (sentences, pieces, hidden_size)
             Layer 0 (word and position vector) to the last, which is the tower's final layer norm of its last block.
         """
-        tower = self.towers[direction]
-        assert isinstance(tower, Tower)
+        tower = self.tower(direction)
         total = len(tower.blocks)
         states = [self.words(ids) + self.positions.weight[: ids.shape[1]]]
         for block in tower.blocks[: total if depth is None else depth]:
@@ -117,8 +120,7 @@ def draw_weights(network: Bigpt, seed: int) -> Bigpt:
             elif isinstance(module, torch.nn.Linear):
                 module.weight.normal_(0, 0.02)
                 module.bias.zero_()
-        for tower in network.towers.values():
-            assert isinstance(tower, Tower)
+        for tower in (network.forward_tower, network.backward_tower):
             for block in tower.blocks:
                 assert isinstance(block, Block)
                 block.mix.weight.div_((2 * len(tower.blocks)) ** 0.5)

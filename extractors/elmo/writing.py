@@ -91,10 +91,10 @@ def from_pytorch(parameters: Mapping[str, FloatArray], options: ElmoOptions) -> 
             target = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             weights = [parameters[f"{source}.{part}_linearity.weight"] for part in ("input", "state")]
             both: FloatArray = np.concatenate(weights, axis=1)
-            bias = parameters[f"{source}.state_linearity.bias"].copy()
-            bias[options.lstm.dim : 2 * options.lstm.dim] -= 1  # TensorFlow adds 1 to the forget gate when it runs
+            gate_bias = parameters[f"{source}.state_linearity.bias"].copy()
+            gate_bias[options.lstm.dim : 2 * options.lstm.dim] -= 1  # TensorFlow adds 1 to the forget gate when it runs
             arrays[f"{target}/W_0"] = _tensorflow_order(both).T
-            arrays[f"{target}/B"] = _tensorflow_order(bias)
+            arrays[f"{target}/B"] = _tensorflow_order(gate_bias)
             arrays[f"{target}/W_P_0"] = parameters[f"{source}.state_projection.weight"].T
     return arrays
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -94,7 +95,7 @@ def anchors_of_pass(text: Text, *, excerpt: int, reach: int, names: tuple[object
     places: list[int] = []
     sides: list[bool] = []
     edges = text.documents.tolist()
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in pairwise(edges):
         low, high = np.searchsorted(text.starts, [begin, end])
         bounds = [*text.starts[low:high].tolist(), end]
         early = bisect_left(bounds, begin + excerpt)
@@ -134,9 +135,7 @@ class Reading:
         Pass and excerpt to start from, for resuming: the value of `position` then.
     """
 
-    def __init__(
-        self, text: Text, *, excerpt: int, reach: int, seed: int, position: tuple[int, int] = (0, 0)
-    ) -> None:
+    def __init__(self, text: Text, *, excerpt: int, reach: int, seed: int, position: tuple[int, int] = (0, 0)) -> None:
         self._text, self._excerpt, self._reach, self._seed = text, excerpt, reach, seed
         self.position = position
         self._anchors = self._tile(position[0])

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 def initialise(
-    settings: OffsetHeads, *, words: torch.Tensor, positions: torch.Tensor, heads: Sequence[Sequence[torch.nn.Linear]]
+    settings: OffsetHeads,
+    *,
+    words: torch.Tensor,
+    positions: torch.Tensor,
+    heads: Sequence[Sequence[torch.nn.Linear]],
+    deviation: float,
+    others: Sequence[torch.Tensor] = (),
 ) -> None:
     """Initialise a Transformer's vectors and first heads in place.
 
@@ -31,11 +37,15 @@ def initialise(
     settings : OffsetHeads
         Which parts, which offsets.
     words : Tensor, shape (pieces, dim)
-        Word vectors, drawn already; their standard deviation sets the scale.
+        Word vectors, drawn already.
     positions : Tensor, shape (positions, dim)
         Position vectors.
     heads : sequence of (query, key)
         The linear maps of each layer, each (dim, dim), bottom up; inputs are layer-normalised sums of word and position.
+    deviation : float
+        Standard deviation of the word vectors where they do not avoid the subspace; sets the scale of positions.
+    others : sequence of Tensor, each (..., dim)
+        What else is added to a word vector (segment vectors): avoids the subspace if word vectors do.
     """
     import torch
 
@@ -43,10 +53,10 @@ def initialise(
     count = settings.frequencies
     subspace = slice(size - 2 * count, size)
     angles = np.pi * (np.arange(count) + 0.5) / count
-    deviation = float(words.std())
     with torch.no_grad():
         if settings.word_vectors_avoid:
-            words[:, subspace] = 0
+            for vectors in (words, *others):
+                vectors[..., subspace] = 0
         if not settings.position_table:
             return
         turns = torch.from_numpy(np.outer(np.arange(len(positions)), angles)).to(words)

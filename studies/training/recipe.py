@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat, PositiveInt, ValidationError
-from pydantic import model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from extractors.foundation.errors import UsageError
 
@@ -177,9 +185,9 @@ class Recipe(_Section):
             raise ValueError("sampled_softmax is for kind elmo")
         if self.transformer is not None and self.transformer.causal and self.kind != "bert":
             raise ValueError("transformer.causal is for kind bert; bigpt is causal by construction")
-        start = self.transformer.offset_heads if self.transformer is not None else None
-        if start is not None and (self.kind == "bigpt" or self.transformer.causal):  # type: ignore[union-attr]
-            if any(offset > 0 for row in start.layers for offset in row):
+        if self.transformer is not None and self.transformer.offset_heads is not None:
+            causal = self.kind == "bigpt" or self.transformer.causal
+            if causal and any(offset > 0 for row in self.transformer.offset_heads.layers for offset in row):
                 raise ValueError("a causal tower cannot attend to positive offsets")
         return self
 

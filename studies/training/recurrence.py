@@ -91,11 +91,11 @@ class _Recurrence(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, grad_outputs: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """Back-propagate through time; a clipped value passes no gradient."""
         gates, raw_memory, raw_output, squashed, outputs, recurrent, projection = ctx.saved_tensors
         cell_clip, output_clip = ctx.clips
-        directions, steps, sentences, cells = raw_memory.shape
+        steps = raw_memory.shape[1]
         memory = raw_memory.clamp(-cell_clip, cell_clip)
         before = torch.cat([torch.zeros_like(memory[:, :1]), memory[:, :-1]], dim=1)
         enter, keep, candidate, leave = gates.chunk(4, dim=-1)
@@ -111,7 +111,10 @@ class _Recurrence(torch.autograd.Function):
         unclipped_memory = (raw_memory.abs() <= cell_clip).to(gates.dtype)
         grad_gates = torch.empty_like(gates)
         grad_projected = torch.empty_like(raw_output)
-        back_recurrent, back_projection = recurrent.transpose(1, 2).contiguous(), projection.transpose(1, 2).contiguous()
+        back_recurrent, back_projection = (
+            recurrent.transpose(1, 2).contiguous(),
+            projection.transpose(1, 2).contiguous(),
+        )
         grad_output = torch.zeros_like(grad_outputs[:, 0])
         grad_memory = torch.zeros_like(memory[:, 0])
         for step in range(steps - 1, -1, -1):

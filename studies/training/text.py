@@ -27,8 +27,57 @@ _ENDS = frozenset(".!?。！？…")
 _CLOSERS = frozenset("”’»)]}』」")
 _NEVER_FIRST = frozenset(",;:.!?)]}”’»—–-")
 _ABBREVIATIONS = frozenset(
-    "Mr Mrs Ms Dr Prof Rev Hon Gen Col Capt Lt Maj Sgt Gov Sen Rep Pres St Mt Ft Jr Sr No Nos vol Vol pp fig Fig ed Ed "
-    "cf vs etc viz e.g i.e Messrs Mme Mlle Jan Feb Mar Apr Aug Sept Oct Nov Dec".split()
+    [
+        "Mr",
+        "Mrs",
+        "Ms",
+        "Dr",
+        "Prof",
+        "Rev",
+        "Hon",
+        "Gen",
+        "Col",
+        "Capt",
+        "Lt",
+        "Maj",
+        "Sgt",
+        "Gov",
+        "Sen",
+        "Rep",
+        "Pres",
+        "St",
+        "Mt",
+        "Ft",
+        "Jr",
+        "Sr",
+        "No",
+        "Nos",
+        "vol",
+        "Vol",
+        "pp",
+        "fig",
+        "Fig",
+        "ed",
+        "Ed",
+        "cf",
+        "vs",
+        "etc",
+        "viz",
+        "e.g",
+        "i.e",
+        "Messrs",
+        "Mme",
+        "Mlle",
+        "Jan",
+        "Feb",
+        "Mar",
+        "Apr",
+        "Aug",
+        "Sept",
+        "Oct",
+        "Nov",
+        "Dec",
+    ]
 )
 
 
@@ -248,7 +297,7 @@ def divide(text: Text, files: Sequence[int], *, share: float, seed: int) -> Divi
             held.update(int(text.documents[document]) for document in chosen)
             continue
         first, stop = int(text.documents[mine[-1]]), int(text.documents[mine[-1] + 1])
-        cut = text.starts[min(np.searchsorted(text.starts, stop - wanted), len(text.starts) - 1)]
+        cut = text.starts[min(int(np.searchsorted(text.starts, stop - wanted)), len(text.starts) - 1)]
         if not first < cut < stop:
             cut = text.starts[np.searchsorted(text.starts, stop) - 1]
         if not first < cut < stop:

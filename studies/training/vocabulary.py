@@ -123,9 +123,7 @@ def piece_arrays(text: Text, tokenizer: Any) -> tuple[npt.NDArray[np.int32], npt
         Where each word's pieces start.
     """
     used = np.flatnonzero(text.counts())
-    encodings = tokenizer.encode_batch(
-        [[text.types[i]] for i in used], is_pretokenized=True, add_special_tokens=False
-    )
+    encodings = tokenizer.encode_batch([[text.types[i]] for i in used], is_pretokenized=True, add_special_tokens=False)
     by_type = {int(i): encoding.ids or [UNK] for i, encoding in zip(used, encodings, strict=True)}
     lengths = np.zeros(len(text.types), dtype=np.int64)
     begin = np.zeros(len(text.types), dtype=np.int64)
