@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from extractors.elmo.options import ElmoOptions
 from extractors.elmo.weights import DIRECTIONS, expected_shapes
 from extractors.foundation.files import written_whole
-from extractors.representation import FloatArray
+
+Array = npt.NDArray[Any]
 
 OPTIONS_FILE, WEIGHTS_FILE = "options.json", "weights.hdf5"
 
 
 def write_elmo(
-    folder: Path, options: ElmoOptions, parameters: Mapping[str, FloatArray], dtype: str = "float32"
+    folder: Path, options: ElmoOptions, parameters: Mapping[str, Array], dtype: str = "float32"
 ) -> tuple[Path, Path]:
     """Write ``options.json`` and ``weights.hdf5``.
 
@@ -57,7 +60,7 @@ def write_elmo(
     return options_path, weights_path
 
 
-def from_pytorch(parameters: Mapping[str, FloatArray], options: ElmoOptions) -> dict[str, FloatArray]:
+def from_pytorch(parameters: Mapping[str, Array], options: ElmoOptions) -> dict[str, Array]:
     """Turn PyTorch parameters into the arrays of a weight file; `extractors.elmo.weights.to_pytorch` undoes it.
 
     Parameters
@@ -72,7 +75,7 @@ def from_pytorch(parameters: Mapping[str, FloatArray], options: ElmoOptions) -> 
     dict of str to array
         By name in the file.
     """
-    arrays: dict[str, FloatArray] = {"char_embed": parameters["tokens.embedding.weight"][1:]}
+    arrays: dict[str, Array] = {"char_embed": parameters["tokens.embedding.weight"][1:]}
     for i in range(len(options.char_cnn.filters)):
         # (out, in, width) -> (1, width, in, out)
         arrays[f"CNN/W_cnn_{i}"] = parameters[f"tokens.convolutions.{i}.weight"].transpose(2, 1, 0)[None]
@@ -90,8 +93,8 @@ def from_pytorch(parameters: Mapping[str, FloatArray], options: ElmoOptions) -> 
             source = f"bilm.{name}_cells.{layer}"
             target = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
             weights = [parameters[f"{source}.{part}_linearity.weight"] for part in ("input", "state")]
-            both: FloatArray = np.concatenate(weights, axis=1)
-            gate_bias = parameters[f"{source}.state_linearity.bias"].copy()
+            both: Array = np.concatenate(weights, axis=1)
+            gate_bias: Array = np.array(parameters[f"{source}.state_linearity.bias"])
             gate_bias[options.lstm.dim : 2 * options.lstm.dim] -= 1  # TensorFlow adds 1 to the forget gate when it runs
             arrays[f"{target}/W_0"] = _tensorflow_order(both).T
             arrays[f"{target}/B"] = _tensorflow_order(gate_bias)
@@ -99,7 +102,7 @@ def from_pytorch(parameters: Mapping[str, FloatArray], options: ElmoOptions) -> 
     return arrays
 
 
-def _tensorflow_order(stacked: FloatArray) -> FloatArray:
+def _tensorflow_order(stacked: Array) -> Array:
     """PyTorch stacks input, forget, candidate, output; TensorFlow input, candidate, forget, output."""
     input_gate, forget, candidate, output = np.split(stacked, 4)
     return np.concatenate([input_gate, candidate, forget, output])

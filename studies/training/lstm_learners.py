@@ -150,14 +150,18 @@ class ElmoLearner(Learner):
         return self._sampled(top, targets, number, step)
 
     def _sampled(self, top: Tensor, targets: Tensor, number: int, step: int) -> Tensor:
-        """Sampled softmax (Jean et al. 2015): negatives shared by the batch, logits less the log of their expected count."""
+        """Sampled softmax: the normaliser is estimated without bias from negatives that the batch shares.
+
+        Each negative counts for 1 / (expected number of its draws) of itself (importance sampling, Bengio & Senecal 2003); the
+        true word counts as it is, and where it was drawn too it is left out.
+        """
         drawn = generator_for(self.recipe.seed, "negatives", step).random(number)
         negatives = self.tensor(np.minimum(np.searchsorted(self._edges, drawn), len(self._edges) - 1))
         expected = self.tensor(np.log(number * np.maximum(self._share, 1e-30)).astype(np.float32)).to(top.dtype)
         weight, bias = self.network.softmax.weight, self.network.softmax.bias
         others = functional.linear(top, weight[negatives], bias[negatives] - expected[negatives])
         others = others.masked_fill(negatives == targets[:, None], float("-inf"))
-        true = (top * weight[targets]).sum(-1) + bias[targets] - expected[targets]
+        true = (top * weight[targets]).sum(-1) + bias[targets]
         return (torch.logaddexp(true, others.logsumexp(-1)) - true).mean()
 
     def nats(self, rows: Rows, masks: Masks | None, name: str) -> tuple[float, int]:

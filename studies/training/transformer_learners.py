@@ -99,7 +99,6 @@ class BertLearner(Learner):
         "bert.embeddings.position_embeddings.weight",
         "bert.embeddings.token_type_embeddings.weight",
         "cls.predictions.bias",
-        "cls.predictions.decoder.bias",
     )
 
     @staticmethod

@@ -183,7 +183,9 @@ def test_every_slot_is_known_and_every_entry_is_used() -> None:
                     assert (own in forms) == (name == "cued"), part
                     for category, form in slots:
                         if form:
-                            entries = [GRAMMAR["closed"].get(category)] if category in GRAMMAR["closed"] else train[category]
+                            entries = (
+                                [GRAMMAR["closed"].get(category)] if category in GRAMMAR["closed"] else train[category]
+                            )
                             assert all(len(entry) == 2 and isinstance(entry, list) for entry in entries), part
         used.add(kind["target"].strip("{}"))
     assert used == train.keys() | GRAMMAR["closed"].keys()
@@ -266,7 +268,9 @@ def test_seeds_decide_everything() -> None:
         other = controlled_sentences(cue_type, items=50, seed=1)
         assert first.sentences != other.sentences
     # Pinned: a change of the generator or of the lexicon must be seen, as it changes published numbers.
-    assert " ".join(controlled_sentences("agreement", items=1).sentences[0].words) == "PINNED"
+    assert " ".join(controlled_sentences("agreement", items=1).sentences[0].words) == (
+        "The beautiful student who lives by the school supported the little soldier that has the picture ."
+    )
 
 
 def test_labels() -> None:
@@ -307,9 +311,9 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
 def test_as_many_items_as_it_says() -> None:
     for split in SPLITS:
         with pytest.raises(UsageError) as refusal:
-            controlled_sentences("sense", split=split, items=10**9)
+            controlled_sentences("sense", split=split, sides="left", items=10**9)
         most = int(str(refusal.value).rsplit(maxsplit=1)[-1])
-        assert len(controlled_sentences("sense", split=split, items=most).sentences) == 4 * most
+        assert len(controlled_sentences("sense", split=split, sides="left", items=most).sentences) == 2 * most
 
 
 def test_readme_names_every_cue_type() -> None:
