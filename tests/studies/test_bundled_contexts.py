@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyses.contexts import piece_counts
+from analyses.contexts import PieceCounts, piece_counts
 from analyses.direction_shares import direction_shares
 from extractors import load_extractor
 from extractors.base import Extractor, Prepared, Window, WindowOutput
@@ -124,18 +124,34 @@ def test_no_article_disagrees_with_what_follows() -> None:
                     assert (article.lower() == "an") == vowel, " ".join(words)
 
 
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_every_target_is_kept_by_the_models_at_hand(tokenizer: str, request: pytest.FixtureRequest) -> None:
-    folder: Path = request.getfixturevalue(tokenizer)
-    contexts = bundled_contexts([load_extractor(str(folder))])
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def model(request: pytest.FixtureRequest) -> Extractor:
+    folder: Path = request.getfixturevalue(request.param)
+    return load_extractor(str(folder))
+
+
+def test_every_part_has_one_length_in_the_models_at_hand(model: Extractor) -> None:
+    for target in TARGETS:
+        pairs = [(left, target["right"][0]) for left in target["left"]]
+        pairs += [(target["left"][0], right) for right in target["right"]]
+        sentences = [[*left.split(), target["word"], *right.split()] for left, right in pairs]
+        counts = {piece_counts(item, 6) for item in model.align(sentences)}
+        assert counts == {PieceCounts(7, 1, 7)}, target["word"]  # one special piece at each end
+
+
+def test_every_target_is_kept_by_the_models_at_hand(model: Extractor) -> None:
+    contexts = bundled_contexts([model], grid=3)
     assert contexts.words == tuple(target["word"] for target in TARGETS)
     assert contexts.notes == ()
+
+
+def test_all_parts_are_given_when_no_grid_is_asked_for() -> None:
+    contexts = bundled_contexts([Toy(lambda word: 1)])
     assert (contexts.side, contexts.grid) == (6, 24)
     for target, entry in zip(contexts.targets, TARGETS, strict=True):
-        (counts,) = target.pieces.values()
-        assert (counts.before, counts.target, counts.after) == (7, 1, 7)
         assert [" ".join(part) for part in target.left] == entry["left"]
         assert [" ".join(part) for part in target.right] == entry["right"]
+        assert len(set(target.sentences())) == 24 * 24
 
 
 def test_lengths_stay_constant_where_words_are_split() -> None:
