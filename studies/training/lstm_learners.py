@@ -25,6 +25,7 @@ from extractors.elmo.writing import write_elmo
 from extractors.foundation.files import written_whole
 from extractors.foundation.randomness import generator_for, seed_for
 from extractors.native import write_model
+from studies.training.cross_entropy import linear_cross_entropy
 from studies.training.excerpts import Rows
 from studies.training.learner import Learner, Material, arrays_of
 from studies.training.masks import Masks
@@ -146,7 +147,7 @@ class ElmoLearner(Learner):
         top, targets = self._top(rows)
         number = self.recipe.sampled_softmax
         if full or number is None:
-            return functional.cross_entropy(self.network.softmax(top), targets)
+            return linear_cross_entropy(top, self.network.softmax.weight, self.network.softmax.bias, targets)
         return self._sampled(top, targets, number, step)
 
     def _sampled(self, top: Tensor, targets: Tensor, number: int, step: int) -> Tensor:

@@ -17,6 +17,7 @@ from extractors.bigpt.network import build_network as build_bigpt
 from extractors.bigpt.network import draw_weights as draw_bigpt
 from extractors.foundation.files import written_whole
 from extractors.native import write_model
+from studies.training.cross_entropy import linear_cross_entropy
 from studies.training.excerpts import Rows
 from studies.training.learner import Learner
 from studies.training.masks import Masks
@@ -51,23 +52,24 @@ class BigptLearner(Learner):
                 initialise(start, words=words, positions=positions, heads=heads, deviation=scale)
         return network
 
-    def _scores(self, rows: Rows) -> tuple[Tensor, Tensor]:
+    def _tops(self, rows: Rows) -> tuple[Tensor, Tensor]:
         tops, targets = [], []
         for direction, edge in zip(DIRECTIONS, (CLS, SEP), strict=True):
             pieces = rows.units if direction == "forward" else rows.units[:, ::-1]
             read = np.concatenate([np.full((len(pieces), 1), edge), pieces[:, :-1]], axis=1)
             tops.append(self.network(self.tensor(read), direction)[-1].flatten(0, 1))
             targets.append(self.tensor(pieces).flatten())
-        return self.network.scores(torch.cat(tops)), torch.cat(targets)
+        return torch.cat(tops), torch.cat(targets)
 
     def loss(self, rows: Rows, step: int, *, full: bool) -> Tensor:
         """See `Learner.loss`; the softmax is always full."""
-        return functional.cross_entropy(*self._scores(rows))
+        top, targets = self._tops(rows)
+        return linear_cross_entropy(top, self.network.words.weight, None, targets)
 
     def nats(self, rows: Rows, masks: Masks | None, name: str) -> tuple[float, int]:
         """See `Learner.nats`."""
-        scores, targets = self._scores(rows)
-        return float(functional.cross_entropy(scores, targets, reduction="sum")), len(targets)
+        top, targets = self._tops(rows)
+        return float(functional.cross_entropy(self.network.scores(top), targets, reduction="sum")), len(targets)
 
     def export(self, folder: Path) -> list[str]:
         """``config.json``, ``model.safetensors`` and the tokenizer."""

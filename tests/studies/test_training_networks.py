@@ -211,3 +211,22 @@ def test_the_unigram_loss_is_that_of_the_training_counts(learner_of: Callable[..
     held = [material.text.held_out.types[i] for i in material.text.held_out.words]
     expected = -np.mean([np.log(counts[word if word in known else "<UNK>"] / total) for word in held])
     assert material.unigram_loss() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_the_chunked_cross_entropy_is_the_usual_one_with_its_gradients(with_bias: bool) -> None:
+    from studies.training.cross_entropy import linear_cross_entropy
+
+    generator = torch.Generator().manual_seed(0)
+    inputs, weight, bias = (
+        torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+        for shape in ((600, 7), (30, 7), (30,))
+    )
+    targets = torch.randint(30, (600,), generator=generator)
+    chosen = bias if with_bias else None
+    wanted = [inputs, weight, *([bias] if with_bias else [])]
+    fast = linear_cross_entropy(inputs, weight, chosen, targets)
+    slow = torch.nn.functional.cross_entropy(torch.nn.functional.linear(inputs, weight, chosen), targets)
+    torch.testing.assert_close(fast, slow, rtol=0, atol=1e-12)
+    for one, other in zip(torch.autograd.grad(3 * fast, wanted), torch.autograd.grad(3 * slow, wanted), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)

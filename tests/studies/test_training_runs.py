@@ -33,19 +33,19 @@ def test_loss_falls_below_the_unigram_entropy(tiny_trained: Callable[[str], Any]
     log, record = result.log, result.record
     start, end = log["held_out_loss"].iloc[0], log["held_out_loss"].iloc[-1]
     assert end < start - 0.1
-    # A recurrent model of this size needs more text than that to leave the unigram loss well behind.
-    assert record["held_out_loss"] < record["unigram_loss"] - (0.2 if kind in ("bigpt", "bert") else -0.05)
+    if kind in ("bigpt", "bert"):  # recurrent models of this size need more text: see the next test
+        assert record["held_out_loss"] < record["unigram_loss"] - 0.2
     assert record["words"] >= 3000
     assert log["learning_rate"].max() <= 0.01
     assert log["words"].is_monotonic_increasing
 
 
+@pytest.mark.parametrize("kind", ["elmo", "bilstm-mlm"])
 def test_a_longer_training_of_an_lstm_learns_the_planted_language(
-    training_examples: ModuleType, planted: Path, tmp_path: Path
+    training_examples: ModuleType, planted: Path, tmp_path: Path, kind: str
 ) -> None:
-    result = train(
-        training_examples.tiny_recipe("elmo", words=20_000, sampled_softmax=None), [planted], tmp_path / "elmo"
-    )
+    recipe = training_examples.tiny_recipe(kind, words=25_000, sampled_softmax=None)
+    result = train(recipe, [planted], tmp_path / kind)
     assert result.record["held_out_loss"] < result.record["unigram_loss"] - 0.5
 
 
@@ -185,6 +185,7 @@ def command(recipe: Path, text: Path, out: Path) -> list[str]:
     return [sys.executable, "-c", code, "train", str(recipe), "--text", str(text), "--out", str(out), "--quiet"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["elmo", "bert"])
 def test_a_training_killed_three_times_ends_with_the_same_bits(
     training_examples: ModuleType, planted: Path, tmp_path: Path, kind: str
@@ -330,7 +331,7 @@ def test_an_unfinished_folder_of_another_recipe_or_text_is_refused(
 
 def test_a_training_that_diverges_says_so(training_examples: ModuleType, planted: Path, tmp_path: Path) -> None:
     recipe = training_examples.tiny_recipe("bigpt", optimizer={"learning_rate": 1e30, "warmup": 0.0})
-    with pytest.raises(DataError, match=r"diverged at step .* learning_rate"):
+    with pytest.raises(DataError, match=r"diverged at step 1 after 96 words .*learning_rate"):
         train(recipe, [planted], tmp_path / "wild")
 
 
