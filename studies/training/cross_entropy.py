@@ -46,7 +46,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         grad_weight = torch.zeros_like(weight)
         grad_bias = None if bias is None else torch.zeros_like(bias)
         loss = inputs.new_zeros(())
-        for rows, chosen, into in zip(inputs.split(_ROWS), targets.split(_ROWS), grad_inputs.split(_ROWS), strict=True):
+        parts = (torch.split(tensor, _ROWS) for tensor in (inputs, targets, grad_inputs))
+        for rows, chosen, into in zip(*parts, strict=True):
             scores = rows @ weight.T if bias is None else torch.addmm(bias, rows, weight.T)
             place = chosen[:, None]
             true = scores.gather(1, place).squeeze(1)
