@@ -177,6 +177,15 @@ class Learner(ABC):
 
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
+    def rows_at(self, vectors: torch.Tensor, chosen: npt.NDArray[np.bool_]) -> torch.Tensor:
+        """The vectors (chosen, dim) at some places of (rows, length, dim).
+
+        As an embedding lookup, since the backward pass of plain indexing adds in an order that depends on thread timing.
+        """
+        from torch.nn import functional
+
+        return functional.embedding(self.tensor(np.flatnonzero(chosen)), vectors.flatten(0, 1))
+
 
 def learner_class(recipe: Recipe) -> type[Learner]:
     """The class that trains a recipe's kind."""

@@ -253,18 +253,20 @@ def _check_device(device: str) -> None:
 
 @contextmanager
 def _deterministic(device: str) -> Iterator[None]:
-    """On a GPU, ask torch for deterministic kernels where it has them; on a CPU they are deterministic already."""
+    """Ask torch for kernels that add in a fixed order, and put the settings back; a GPU lacks a few of them."""
     import torch
+    from torch.utils import deterministic
 
-    if not device.startswith("cuda"):
-        yield
-        return
+    settings: Any = deterministic
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    filled = settings.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=device.startswith("cuda"))
+    settings.fill_uninitialized_memory = False  # costs time and decides nothing here
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        settings.fill_uninitialized_memory = filled
 
 
 def _record(

@@ -55,7 +55,7 @@ class _Speller:
             mask = torch.full((1, 1), MASKED_CHARACTER, device=device)
             parts.append(encoder(functional.pad(mask, (0, self._table.shape[1] - 1), value=MASKED_CHARACTER)))
         vectors = torch.cat(parts)
-        return vectors[torch.from_numpy(place.reshape(rows.shape)).to(device)]
+        return functional.embedding(torch.from_numpy(place.reshape(rows.shape)).to(device), vectors)
 
 
 def _cnn(recipe: Recipe) -> CharacterCnnOptions:
@@ -160,9 +160,10 @@ class ElmoLearner(Learner):
         negatives = self.tensor(np.minimum(np.searchsorted(self._edges, drawn), len(self._edges) - 1))
         expected = self.tensor(np.log(number * np.maximum(self._share, 1e-30)).astype(np.float32)).to(top.dtype)
         weight, bias = self.network.softmax.weight, self.network.softmax.bias
-        others = functional.linear(top, weight[negatives], bias[negatives] - expected[negatives])
+        corrected = bias.index_select(0, negatives) - expected[negatives]
+        others = functional.linear(top, functional.embedding(negatives, weight), corrected)
         others = others.masked_fill(negatives == targets[:, None], float("-inf"))
-        true = (top * weight[targets]).sum(-1) + bias[targets]
+        true = (top * functional.embedding(targets, weight)).sum(-1) + bias.index_select(0, targets)
         return (torch.logaddexp(true, others.logsumexp(-1)) - true).mean()
 
     def nats(self, rows: Rows, masks: Masks | None, name: str) -> tuple[float, int]:
@@ -215,10 +216,8 @@ class BilstmMlmLearner(Learner):
             output = run_cells(cells, torch.stack([below, below.flip(0)]))
             both = torch.cat([output[0], output[1].flip(0)], dim=-1)
             below = both + below if layer > 0 and network.skip_connections else both
-        predicted = self.tensor(masked.predicted)
-        top = below[1:-1].transpose(0, 1)[predicted]
-        targets = self.tensor(self.material.targets[rows.units])[predicted]
-        return network.scores(top), targets
+        top = self.rows_at(below[1:-1].transpose(0, 1), masked.predicted)
+        return network.scores(top), self.tensor(self.material.targets[rows.units[masked.predicted]])
 
     def loss(self, rows: Rows, step: int, *, full: bool) -> Tensor:
         """See `Learner.loss`; the softmax is always full."""

@@ -139,8 +139,7 @@ class BertLearner(Learner):
         framed[:, 0], framed[:, -1] = CLS, SEP
         network: Any = self.network
         hidden = network.bert(input_ids=self.tensor(framed)).last_hidden_state[:, 1:-1]
-        predicted = self.tensor(masked.predicted)
-        return network.cls(hidden[predicted]), self.tensor(rows.units)[predicted]
+        return network.cls(self.rows_at(hidden, masked.predicted)), self.tensor(rows.units[masked.predicted])
 
     def loss(self, rows: Rows, step: int, *, full: bool) -> Tensor:
         """See `Learner.loss`; the softmax is always full."""

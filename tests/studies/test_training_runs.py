@@ -348,3 +348,44 @@ def test_the_command_reports_plainly(planted: Path, tmp_path: Path) -> None:
     textless = run("bert-mini", "--text", str(tmp_path / "none.txt"), "--out", str(tmp_path / "x"))
     assert textless.returncode == 3
     assert textless.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_threads_give_the_same_bits_twice(
+    training_examples: ModuleType, planted: Path, tmp_path: Path, kind: str
+) -> None:
+    """Batches large enough for torch's parallel kernels, whose sums must not depend on the timing of threads."""
+    recipe = training_examples.tiny_recipe(kind, words=20_000, batch=128)
+    section = "lstm" if kind in ("elmo", "bilstm-mlm") else "transformer"
+    recipe[section].update(
+        {"projection_dim": 64} if section == "lstm" else {"hidden_size": 64, "intermediate_size": 128}
+    )
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(recipe))
+    logs = []
+    for name in ("one", "two"):
+        environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+        subprocess.run(command(path, planted, tmp_path / name), cwd=ROOT, env=environment, check=True)
+        import pandas as pd
+
+        logs.append(pd.read_parquet(tmp_path / name / "training.parquet")[COMPARED])
+    pd.testing.assert_frame_equal(logs[0], logs[1], check_exact=True)
+
+
+def test_training_leaves_torchs_settings_alone(training_examples: ModuleType, planted: Path, tmp_path: Path) -> None:
+    import torch
+    from torch.utils import deterministic
+
+    def settings() -> tuple[Any, ...]:
+        return (
+            torch.are_deterministic_algorithms_enabled(),
+            deterministic.fill_uninitialized_memory,
+            torch.get_num_threads(),
+            torch.get_default_dtype(),
+            torch.random.get_rng_state().sum().item(),
+        )
+
+    before = settings()
+    train(training_examples.tiny_recipe("bert", words=200), [planted], tmp_path / "bert")
+    assert settings() == before
