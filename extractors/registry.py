@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,7 +11,10 @@ from pathlib import Path
 from extractors.base import Extractor
 from extractors.foundation.errors import ModelError, UsageError
 from extractors.foundation.progress import SILENT, Progress
+from extractors.native import model_type_of
 
+_NATIVE = {"janus-bilstm-mlm": "bilstm_mlm", "janus-bigpt": "bigpt"}
+"""``model_type`` of this project's own folders -> the package that loads it."""
 _ELMO_URL = "https://allennlp.s3.amazonaws.com/models/elmo"
 
 
@@ -100,8 +104,8 @@ def load_extractor(
     model : str or Path
         A registered name (``elmo-original``, ``minilm-l6``; see `KNOWN_MODELS`); a folder with ``options.json`` and one
         ``*.hdf5`` weight file (ELMo's official format); an ELMo weight file, with `options_file` or with its options
-        file beside it; an HDF5 file of stored vectors (see `extractors.layer_files`); a Hugging Face folder; or a
-        Hugging Face id.
+        file beside it; an HDF5 file of stored vectors (see `extractors.layer_files`); a folder written by ``probe
+        train``; a Hugging Face folder; or a Hugging Face id.
     device : str
         A torch device, e.g. ``cpu`` or ``cuda:0``.
     dtype : {"float32", "float64", "float16", "bfloat16"}
@@ -161,6 +165,11 @@ def load_extractor(
         options, weights = find_elmo_files(path, options_file)
         display = path.stem if path.is_file() else path.resolve().name
         return load_elmo(options, weights, name=display, device=device, dtype=dtype, untrained=untrained, seed=seed)
+
+    if path.is_dir() and (kind := model_type_of(path)) in _NATIVE:
+        loader = getattr(importlib.import_module(f"extractors.{_NATIVE[kind]}"), f"load_{_NATIVE[kind]}")
+        loaded: Extractor = loader(path, device=device, dtype=dtype, untrained=untrained, seed=seed)
+        return loaded
 
     from extractors.huggingface import load_huggingface
 

@@ -326,6 +326,57 @@ def extract_command(
         typer.echo(f"{result['words']} words of {result['sentences']} sentences, layers {result['layers']}, in {out}")
 
 
+@app.command("train")
+def train_command(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG",
+            help="YAML recipe, or a bundled one: elmo-mini, bilstm-mlm-mini, bigpt-mini, bert-mini.",
+        ),
+    ],
+    text: Annotated[
+        list[str],
+        typer.Option(
+            "--text",
+            metavar="FILE",
+            help="Text, plain or .gz: a paragraph a line, a blank line between documents. Repeatable.",
+        ),
+    ],
+    out: Annotated[str, typer.Option("--out", "-o", metavar="DIR", help="New, empty or unfinished folder.")],
+    device: Device = None,
+    words: Annotated[int | None, typer.Option("--words", min=0, help="Words to read, instead of the recipe's.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed, instead of the recipe's.")] = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a small ELMo, bidirectional LSTM, pair of GPTs or BERT on text of your own.
+
+    An interrupted training resumes when its command is given again, and ends with the same weights.
+    """
+    from studies.console import reporter
+    from studies.training.loop import train
+
+    result = train(
+        recipe,
+        _many_paths(text) or [],
+        _path(out, "--out") or "",
+        device=device or "cpu",
+        words=words,
+        seed=seed,
+        command=shlex.join(["probe", *sys.argv[1:]]),
+        progress=reporter(quiet=quiet),
+    )
+    record = result.record
+    if as_json:
+        _print_json({"folder": str(result.folder), **record})
+    else:
+        typer.echo(
+            f"{record['name']}: {record['words']} words in {record['seconds']:.0f} s, held-out loss {record['held_out_loss']:.3f} nats per "
+            f"{record['unit']} (unigram {record['unigram_loss']:.3f}); model: {result.folder}"
+        )
+
+
 @app.command("report")
 def report_command(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The folder of a finished run.")],
@@ -399,7 +450,9 @@ def _plain_output() -> Iterator[None]:
 
 
 def _interrupted(given: Sequence[str]) -> int:
-    kept = "; what is finished is kept: give the same command again to resume" if given[:1] == ["run"] else ""
+    kept = (
+        "; what is finished is kept: give the same command again to resume" if given[:1] in (["run"], ["train"]) else ""
+    )
     return _fail(f"interrupted{kept}", 130)
 
 

@@ -414,23 +414,34 @@ class _Study:
         ).to_frame()
 
     def _shared_contexts(self, seed: int) -> ContextSet | None:
-        """Targets and contexts, the same for all models, lengths constant in the tokens of each."""
+        """Targets and contexts, the same for all models, lengths constant in the tokens of each.
+
+        The bundled sample is too small to hold many: with it go contexts written for the purpose.
+        """
         if seed not in self._contexts:
             from analyses import collect_contexts
             from analyses.registry import ANALYSES
+            from studies.bundled_contexts import bundled_contexts
 
             usable = [x for x in self._models if ANALYSES["direction_shares"].applicable(x.info) is None]
             settings = self._config.direction_shares
             try:
-                contexts = collect_contexts(
-                    usable,
-                    self._words,
-                    side=settings.side,
-                    grid=settings.grid,
-                    targets=settings.targets,
-                    seed=seed,
-                    upos=self._upos(),
-                )
+                if not self._config.data and settings.side is None:
+                    contexts = bundled_contexts(usable, grid=settings.grid or 8, targets=settings.targets, seed=seed)
+                    self._note(
+                        f"direction shares are measured on contexts written for the purpose, {contexts.side} words per side and "
+                        f"{contexts.grid} x {contexts.grid} for each target, not on the sample"
+                    )
+                else:
+                    contexts = collect_contexts(
+                        usable,
+                        self._words,
+                        side=settings.side,
+                        grid=settings.grid,
+                        targets=settings.targets,
+                        seed=seed,
+                        upos=self._upos(),
+                    )
                 for note in contexts.notes:
                     self._note(f"direction shares: {note}")
                 self._contexts[seed] = contexts

@@ -185,9 +185,9 @@ def workspace(folder: Path, settings: Mapping[str, Any]) -> Iterator[Workspace]:
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
     """Write a table as Parquet, whole or not at all."""
-    # An open file: pyarrow cannot take a path that is no text in this locale.
-    with written_whole(path) as temporary, temporary.open("wb") as file:
-        table.to_parquet(file, index=False, write_page_checksum=True)
+    # Bytes: pyarrow cannot take a path that is no text in this locale, and pandas 2 gives it the path of an open file.
+    with written_whole(path) as temporary:
+        temporary.write_bytes(table.to_parquet(None, index=False, write_page_checksum=True))
 
 
 def read_table(path: Path) -> pd.DataFrame:

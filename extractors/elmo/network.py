@@ -196,23 +196,28 @@ def draw_weights(network: ElmoNetwork, seed: int) -> ElmoNetwork:
     network = network.to_empty(device="cpu")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would also reseed the GPUs
-        tokens = network.tokens
-        tokens.embedding.weight.uniform_(-1, 1)
-        tokens.embedding.weight[MASK] = 0
-        for convolution in tokens.convolutions:
+        draw_token_weights(network.tokens)
+        for cell in (*network.bilm.forward_cells, *network.bilm.backward_cells):
+            cell.state_projection.reset_parameters()
+            cell.reset_parameters()
+    return network
+
+
+def draw_token_weights(encoder: CharacterEncoder) -> None:
+    """Draw the token layer's weights in place, from torch's default generator; see `draw_weights`."""
+    with torch.no_grad():
+        encoder.embedding.weight.uniform_(-1, 1)
+        encoder.embedding.weight[MASK] = 0
+        for convolution in encoder.convolutions:
             assert isinstance(convolution, torch.nn.Conv1d)
-            if tokens.activation is torch.relu:
+            if encoder.activation is torch.relu:
                 convolution.weight.uniform_(-0.05, 0.05)
             else:
                 convolution.weight.normal_(0, (convolution.in_channels * convolution.kernel_size[0]) ** -0.5)
             assert convolution.bias is not None
             convolution.bias.zero_()
-        for linear in (*tokens.highway._layers, tokens.projection):
+        for linear in (*encoder.highway._layers, encoder.projection):
             linear.weight.normal_(0, linear.in_features**-0.5)
             linear.bias.zero_()
-        for linear in tokens.highway._layers:
+        for linear in encoder.highway._layers:
             linear.bias[linear.in_features :] = 2
-        for cell in (*network.bilm.forward_cells, *network.bilm.backward_cells):
-            cell.state_projection.reset_parameters()
-            cell.reset_parameters()
-    return network

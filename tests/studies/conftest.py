@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -98,3 +103,36 @@ def tiny_treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "tiny.conllu"
     path.write_text(treebank(120))
     return path
+
+
+@pytest.fixture(scope="session")
+def training_examples() -> ModuleType:
+    """The module training_examples.py beside this file."""
+    spec = importlib.util.spec_from_file_location("training_examples", Path(__file__).with_name("training_examples.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory: pytest.TempPathFactory, training_examples: ModuleType) -> Path:
+    """A text file in the planted language: 16 documents."""
+    path: Path = training_examples.write_text(tmp_path_factory.mktemp("text"))
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_trained(
+    tmp_path_factory: pytest.TempPathFactory, training_examples: ModuleType, planted: Path
+) -> Callable[[str], Any]:
+    """A function from a kind to its finished training, run once."""
+
+    @cache
+    def trained(kind: str) -> Any:
+        from studies.training.loop import train
+
+        return train(training_examples.tiny_recipe(kind), [planted], tmp_path_factory.mktemp("trained") / kind)
+
+    return trained

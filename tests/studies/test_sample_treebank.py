@@ -43,8 +43,9 @@ UPOS_OF_XPOS = {
     "VBN": {"VERB", "AUX"},
     "VBP": {"VERB", "AUX"},
     "VBZ": {"VERB", "AUX"},
-    "WDT": {"PRON"},
+    "WDT": {"PRON", "DET"},
     "WP": {"PRON"},
+    "WP$": {"PRON"},
     "WRB": {"ADV"},
     **{mark: {"PUNCT"} for mark in (",", ".", ":", "``", "''")},
 }
@@ -236,9 +237,34 @@ def test_sizes_are_those_of_the_readme(sentences: list[TokenList]) -> None:
     assert numbers["entity mentions"] == [sum(kinds.values()), kinds["PER"], kinds["LOC"], kinds["ORG"]]
 
 
+def test_it_is_large_and_varied_enough(sentences: list[TokenList]) -> None:
+    assert len(sentences) >= 420
+    texts = [str(sentence.metadata["text"]) for sentence in sentences]
+    lengths = [len(words(sentence)) for sentence in sentences]
+    assert sum(text.rstrip('"').endswith("?") for text in texts) >= 40
+    assert sum('"' in text for text in texts) >= 40
+    assert sum(text.count(", ") >= 2 for text in texts) >= 40
+    assert sum(length <= 8 for length in lengths) >= 60
+    assert sum(length >= 20 for length in lengths) >= 50
+    mentions = Counter(tag[2:] for s in sentences for t in words(s) if (tag := t["misc"]["NER"]).startswith("B-"))
+    assert sum(mentions.values()) >= 150
+    assert min(mentions[kind] for kind in ("PER", "LOC", "ORG")) >= 30
+
+
+def test_passives_have_passive_subjects(sentences: list[TokenList]) -> None:
+    for sentence in sentences:
+        tokens = words(sentence)
+        passive = {token["head"] for token in tokens if token["deprel"] == "aux:pass"}
+        for token in tokens:
+            if token["deprel"] in {"nsubj", "nsubj:pass"}:
+                assert (token["deprel"] == "nsubj:pass") == (token["head"] in passive), (
+                    f"{name(sentence)}: {token['form']}"
+                )
+
+
 def test_documents_allow_a_split(sentences: list[TokenList]) -> None:
     documents = split_documents(sentences)
-    assert len(documents) >= 20
+    assert len(documents) >= 50
     assert all(6 <= len(members) <= 12 for members in documents.values())
     # Every universal tag that is common enough to probe must occur in many documents, or a split by document loses it.
     spread = Counter(

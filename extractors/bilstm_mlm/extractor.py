@@ -1,0 +1,164 @@
+"""The bidirectional LSTM masked language model as an extractor; the halves of layer 1 are one-sided, those above are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from extractors.base import Extractor, Prepared, Window, WindowOutput
+from extractors.bilstm_mlm.config import MASK_WORD, BilstmMlmConfig
+from extractors.elmo.characters import BEGIN_SENTENCE, END_SENTENCE, MASK, character_ids, word_bytes
+from extractors.native import CONFIG_FILE, WEIGHTS_FILE, checksum_of, place_of, read_config, read_tensors
+from extractors.representation import Alignment, ModelInfo
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from extractors.bilstm_mlm.network import BilstmMlm
+
+_TYPES_PER_PASS = 256
+"""Word types that go through the character CNN at once."""
+
+
+class BilstmMlmExtractor(Extractor):
+    """A stacked bidirectional LSTM whose layers from the second on read both directions of the layer below.
+
+    Layer 0 is the context-free token vector, duplicated to the width of the others. Layers 1..L hold the outputs of the
+    left-to-right cells (part ``forward``) and of the right-to-left cells (part ``backward``). At layer 1 each half has read
+    one side only, as in ELMo; from layer 2 on both halves have read both sides, which is the point of this model. Words are
+    read as characters with the boundary words ``<S>`` and ``</S>``, exactly as by `extractors.elmo`; besides, a word spelt
+    ``[MASK]`` is the masked word.
+
+    Attributes
+    ----------
+    info : ModelInfo
+        What the model is.
+    config : BilstmMlmConfig
+        The checked configuration.
+    network : BilstmMlm
+        The torch module; `network.scores` gives word scores.
+    """
+
+    def __init__(self, network: BilstmMlm, config: BilstmMlmConfig, info: ModelInfo) -> None:
+        self.network = network.eval().requires_grad_(False)
+        self.config = config
+        self.info = info
+
+    def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
+        limit = self.config.char_cnn.max_characters_per_token
+        count = len(words)
+        alignment = Alignment(
+            words=words,
+            pieces=(BEGIN_SENTENCE, *words, END_SENTENCE),
+            word_pieces=tuple((position,) for position in range(1, count + 1)),
+            replaced=tuple(i for i, word in enumerate(words) if not word_bytes(word, limit)),
+        )
+        return Prepared(alignment, (Window(0, count, (0, count), count + 2, words),))
+
+    def _forward(
+        self, windows: Sequence[Window], *, layers: tuple[int, ...], pooling: str, attention: bool
+    ) -> list[WindowOutput]:
+        import torch
+
+        framed = [(BEGIN_SENTENCE, *window.payload, END_SENTENCE) for window in windows]
+        types = list(dict.fromkeys(word for words in framed for word in words))
+        row = {word: i for i, word in enumerate(types)}
+        lengths = [len(words) for words in framed]
+        rows = np.zeros((len(framed), lengths[0]), dtype=np.int64)
+        for line, words in zip(rows, framed, strict=True):
+            line[: len(words)] = [row[word] for word in words]
+        with torch.inference_mode():
+            vectors = self._encode(types)
+            tokens = vectors[torch.from_numpy(rows).to(vectors.device)]
+            outputs = [torch.cat([tokens, tokens], dim=-1), *self.network(tokens, lengths, depth=max(layers))]
+            chosen = torch.stack([outputs[layer] for layer in layers])
+            exact = torch.float64 if chosen.dtype == torch.float64 else torch.float32
+            hidden = chosen.to("cpu", exact).numpy()
+        return [WindowOutput(hidden[:, i, 1 : length - 1].copy()) for i, length in enumerate(lengths)]
+
+    def _encode(self, types: Sequence[str]) -> Tensor:
+        """Token vectors (types, projection_dim) of distinct words; words of like length are convolved together."""
+        import torch
+
+        limit = self.config.char_cnn.max_characters_per_token
+        order = sorted(range(len(types)), key=lambda i: (len(word_bytes(types[i], limit)), types[i]))
+        device = self.network.output.weight.device
+        parts = []
+        for first in range(0, len(order), _TYPES_PER_PASS):
+            words = [types[i] for i in order[first : first + _TYPES_PER_PASS]]
+            ids = character_ids(words, limit)
+            ids[[i for i, word in enumerate(words) if word == MASK_WORD]] = MASK
+            parts.append(self.network.tokens(torch.from_numpy(ids).to(device)))
+        ordered = torch.cat(parts)
+        vectors = torch.empty_like(ordered)
+        vectors[torch.tensor(order, device=device)] = ordered
+        return vectors
+
+
+def load_bilstm_mlm(
+    folder: Path,
+    *,
+    name: str | None = None,
+    device: str = "cpu",
+    dtype: str = "float32",
+    untrained: bool = False,
+    seed: int = 0,
+) -> BilstmMlmExtractor:
+    """Load a folder with ``config.json`` and ``model.safetensors``.
+
+    Parameters
+    ----------
+    folder : Path
+        The model folder.
+    name : str, optional
+        Short name for tables; default: the folder's name.
+    device, dtype, untrained, seed
+        As in `extractors.load_extractor`.
+
+    Returns
+    -------
+    BilstmMlmExtractor
+        Ready to `extract`.
+
+    Raises
+    ------
+    ModelError
+        If a file is missing or damaged, or they are not of one model.
+    UsageError
+        If device or precision cannot be had here.
+    """
+    config = read_config(folder, BilstmMlmConfig)
+
+    import torch
+
+    from extractors.bilstm_mlm.network import build_network, draw_weights
+
+    precision: torch.dtype = getattr(torch, dtype)
+    place = place_of(device, precision)
+    network = build_network(config)
+    if untrained:
+        network = draw_weights(network, seed)
+    else:
+        shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+        network.load_state_dict(read_tensors(folder, shapes, precision), assign=True)
+    width = config.projection_dim
+    info = ModelInfo(
+        name=name or folder.resolve().name,
+        source=str(folder),
+        family="bilstm-mlm",
+        weights="untrained" if untrained else "trained",
+        layer_names=("token", *(f"biLSTM {layer}" for layer in range(1, config.n_layers + 1))),
+        hidden_size=2 * width,
+        directionality="bidirectional",
+        parts=MappingProxyType({"whole": slice(None), "forward": slice(0, width), "backward": slice(width, 2 * width)}),
+        parameters=sum(parameter.numel() for parameter in network.parameters()),
+        dtype=dtype,
+        checksum="" if untrained else checksum_of(folder, CONFIG_FILE, WEIGHTS_FILE),
+        note="forward and backward halves are one-sided at layer 1 only",
+        seed=seed if untrained else None,
+    )
+    return BilstmMlmExtractor(network.to(device=place, dtype=precision), config, info)

@@ -1,0 +1,161 @@
+"""The shallow Transformer cell: causal towers, reading order, pooling, windows, exact zeros."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from extractors import load_extractor
+from extractors.bigpt import BigptConfig
+from extractors.foundation.errors import AlignmentError, ModelError, UsageError
+
+SENTENCES = [
+    ["fox"],
+    ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"],
+    ["She", "don't", "read", "unbelievable", "papers"],
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> Path:
+    """A small network with larger weights than usual, so that context matters."""
+    import torch
+
+    from extractors.bigpt.network import build_network, draw_weights
+    from extractors.native import write_model
+
+    tokenizer = (tiny_folder("bert") / "tokenizer.json").read_text()
+    size = len(json.loads(tokenizer)["model"]["vocab"])
+    config = BigptConfig(vocab_size=size, hidden_size=12, n_layers=3, n_heads=2, intermediate_size=24, n_positions=24)
+    path = tmp_path_factory.mktemp("bigpt")
+    network = draw_weights(build_network(config), 3)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "norm" not in name:
+                parameter += 0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(len(name)))
+    write_model(path, config, network.state_dict(), torch.float32)
+    (path / "tokenizer.json").write_text(tokenizer)
+    return path
+
+
+def vectors(extractor: Any, sentences: Any, **options: Any) -> list[Any]:
+    return [item.hidden for item in extractor.extract(sentences, **options)]
+
+
+def test_shapes_parts_and_what_the_folder_says(folder: Path) -> None:
+    extractor = load_extractor(folder)
+    assert extractor.info.layer_names == ("embeddings", "layer 1", "layer 2", "layer 3")
+    assert extractor.info.directionality == "concatenated"
+    assert extractor.info.family == "bigpt"
+    assert extractor.info.parts["backward"] == slice(12, 24)
+    for sentence, hidden in zip(SENTENCES, vectors(extractor, SENTENCES), strict=True):
+        assert hidden.shape == (4, len(sentence), 24)
+
+
+def test_vectors_do_not_depend_on_the_batch(folder: Path) -> None:
+    extractor = load_extractor(folder)
+    for sentence, hidden in zip(SENTENCES, vectors(extractor, SENTENCES), strict=True):
+        np.testing.assert_allclose(vectors(extractor, [sentence], batch_size=1)[0], hidden, atol=1e-5)
+    np.testing.assert_allclose(
+        vectors(extractor, SENTENCES, layers="1")[1][0], vectors(extractor, SENTENCES)[1][1], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("pooling", ["first", "last", "mean", "max"])
+def test_the_towers_are_causal_and_the_interaction_exactly_zero(folder: Path, pooling: str) -> None:
+    extractor = load_extractor(folder, dtype="float64")
+    # The parts of a side are the same words in another order: as many pieces, so that nothing shifts.
+    lefts, rights = (["lazy", "the"], ["the", "lazy"]), (["over", "a"], ["a", "over"])
+    grid = [[[*left, "jumps", *right] for right in rights] for left in lefts]
+    corner = [[vectors(extractor, [sentence], pooling=pooling)[0][:, 2] for sentence in row] for row in grid]
+    left, right = np.abs(corner[0][0] - corner[1][0]), np.abs(corner[0][0] - corner[0][1])
+    assert right[:, :12].max() == 0, "the forward tower has read the right side"
+    assert left[:, 12:].max() == 0, "the backward tower has read the left side"
+    assert left[1:, :12].min(axis=1).max() > 1e-6
+    assert right[1:, 12:].min(axis=1).max() > 1e-6
+    interaction = np.abs(corner[0][0] - corner[0][1] - corner[1][0] + corner[1][1]).max()
+    assert interaction < 1e-14
+
+
+def test_the_backward_tower_reads_each_sentence_from_its_own_end(folder: Path) -> None:
+    """By hand: reversed pieces behind [SEP], whatever else is in the batch."""
+    import torch
+
+    extractor: Any = load_extractor(folder)
+    sentence = SENTENCES[2]
+    alignment = next(extractor.align([sentence]))
+    ids = extractor.tokenizer.convert_tokens_to_ids(list(alignment.pieces))
+    with torch.no_grad():
+        forward = extractor.network(torch.tensor([ids[:-1]]), "forward")
+        backward = extractor.network(torch.tensor([ids[:0:-1]]), "backward")
+    hidden = vectors(extractor, [SENTENCES[1], sentence], pooling="last")[1]
+    for word, pieces in enumerate(alignment.word_pieces):
+        for layer in range(4):
+            np.testing.assert_allclose(hidden[layer, word, :12], forward[layer][0, pieces[-1]], atol=1e-5)
+            # Piece p of the text is piece (count - 1 - p) of the reversed row, whose first entry is [SEP].
+            place = len(ids) - 1 - pieces[0]
+            np.testing.assert_allclose(hidden[layer, word, 12:], backward[layer][0, place], atol=1e-5)
+    assert any(len(pieces) > 1 for pieces in alignment.word_pieces)
+
+
+def test_the_last_layer_is_each_towers_own_norm(folder: Path) -> None:
+    extractor: Any = load_extractor(folder)
+    hidden = vectors(extractor, SENTENCES[:2], pooling="last")[1][-1]
+    for half in (hidden[:, :12], hidden[:, 12:]):
+        np.testing.assert_allclose(half.mean(axis=1), 0, atol=1e-5)
+        np.testing.assert_allclose(half.std(axis=1), 1, atol=1e-2)
+
+
+def test_long_sentences_are_read_in_windows_and_long_words_refused(folder: Path) -> None:
+    extractor = load_extractor(folder)
+    long = SENTENCES[1] * 5
+    item = next(iter(extractor.extract([long])))
+    assert item.windows > 1
+    assert item.hidden.shape == (4, len(long), 24)
+    assert np.isfinite(item.hidden).all()
+    with pytest.raises(AlignmentError, match=r"word 2 .* reads at most 23"):
+        list(extractor.extract([["the", "oloa" * 20]]))
+
+
+def test_there_are_no_attention_maps_to_ask_for(folder: Path) -> None:
+    with pytest.raises(UsageError, match="no attention"):
+        load_extractor(folder).extract(SENTENCES, attention=True)
+
+
+def test_the_untrained_copy_follows_from_its_seed(folder: Path) -> None:
+    one, same, other = (
+        vectors(load_extractor(folder, untrained=True, seed=seed), SENTENCES[1:2])[0] for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: (path / "tokenizer.json").unlink(), "no tokenizer.json"),
+        (lambda path: (path / "tokenizer.json").write_text("{}"), "cannot be read as a tokenizer"),
+        (lambda path: (path / "model.safetensors").unlink(), "cannot read"),
+        (lambda path: _change(path, "vocab_size", 20), "not of one model"),
+        (lambda path: _change(path, "n_heads", 5), "do not divide"),
+    ],
+)
+def test_damaged_folders_are_refused_in_plain_words(
+    folder: Path, tmp_path: Path, spoil: Callable[[Path], Any], said: str
+) -> None:
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    spoil(tmp_path)
+    with pytest.raises(ModelError, match=said):
+        load_extractor(tmp_path)
+
+
+def _change(path: Path, field: str, value: Any) -> None:
+    content = json.loads((path / "config.json").read_text())
+    content[field] = value
+    (path / "config.json").write_text(json.dumps(content))
