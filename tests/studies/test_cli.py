@@ -308,3 +308,18 @@ def test_a_reader_that_goes_away_is_no_fault() -> None:
         text=True,
     )
     assert done.stderr == ""
+
+
+def test_without_data_the_bundled_contexts_are_measured(tmp_path: Path) -> None:
+    """The real 6-layer BERT: forty targets, both word classes, and interaction at the top."""
+    import pandas as pd
+
+    out = tmp_path / "run"
+    assert probe("run", "--analysis", "direction_shares", "--no-untrained", "--layer", "0,last", "-q", "-o", out) == 0
+    results = pd.read_parquet(out / "results.parquet")
+    top = results.query("measure == 'direction_share_interaction' and condition == 'crossed' and layer == 6").iloc[0]
+    assert top["n"] == 40
+    assert top["low"] > 0.1
+    assert results.query("measure == 'direction_share_left' and layer == 0")["value"].isna().all()
+    notes = json.loads((out / "run.json").read_text())["notes"]
+    assert any("contexts written for the purpose" in note for note in notes)
