@@ -19,6 +19,8 @@ _PACKAGES = (
     "torch",
     "transformers",
     "allennlp-light",
+    "ai2-tango",
+    "huggingface-hub",
     "numpy",
     "scipy",
     "scikit-learn",
