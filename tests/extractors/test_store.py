@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -88,15 +88,6 @@ def interrupt() -> None:
 @pytest.fixture
 def store(tmp_path: Path) -> RepresentationStore:
     return write_store(FakeExtractor(), TEXT, tmp_path / "store", batch_size=2)
-
-
-@pytest.fixture
-def limited_file_size() -> Iterator[None]:
-    """Files cannot grow beyond 20 kB, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_what_was_extracted_is_what_is_read(store: RepresentationStore) -> None:
@@ -233,8 +224,10 @@ def test_a_killed_process_leaves_no_store(tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.layer(1), whole_layer(1))
 
 
-def test_a_full_disk_is_a_plain_error_and_leaves_nothing(tmp_path: Path, limited_file_size: None) -> None:
-    with pytest.raises(OutputError, match=r"cannot write .*store: "):
+def test_a_full_disk_is_a_plain_error_and_leaves_nothing(
+    tmp_path: Path, file_size_limit: Callable[[int], AbstractContextManager[None]]
+) -> None:
+    with file_size_limit(20_000), pytest.raises(OutputError, match=r"cannot write .*store: "):
         write_store(FakeExtractor(), TEXT * 200, tmp_path / "store")
     assert list(tmp_path.iterdir()) == []
 
