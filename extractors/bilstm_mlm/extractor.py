@@ -7,21 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from extractors.base import Extractor, Prepared, Window, WindowOutput
 from extractors.bilstm_mlm.config import MASK_WORD, BilstmMlmConfig
-from extractors.elmo.characters import BEGIN_SENTENCE, END_SENTENCE, MASK, character_ids, word_bytes
+from extractors.elmo.reading import encode_sentences, prepare_words
 from extractors.native import CONFIG_FILE, WEIGHTS_FILE, checksum_of, place_of, read_config, read_tensors
-from extractors.representation import Alignment, ModelInfo
+from extractors.representation import ModelInfo
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from extractors.bilstm_mlm.network import BilstmMlm
-
-_TYPES_PER_PASS = 256
-"""Word types that go through the character CNN at once."""
 
 
 class BilstmMlmExtractor(Extractor):
@@ -49,54 +42,22 @@ class BilstmMlmExtractor(Extractor):
         self.info = info
 
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
-        limit = self.config.char_cnn.max_characters_per_token
-        count = len(words)
-        alignment = Alignment(
-            words=words,
-            pieces=(BEGIN_SENTENCE, *words, END_SENTENCE),
-            word_pieces=tuple((position,) for position in range(1, count + 1)),
-            replaced=tuple(i for i, word in enumerate(words) if not word_bytes(word, limit)),
-        )
-        return Prepared(alignment, (Window(0, count, (0, count), count + 2, words),))
+        return prepare_words(words, self.config.char_cnn.max_characters_per_token)
 
     def _forward(
         self, windows: Sequence[Window], *, layers: tuple[int, ...], pooling: str, attention: bool
     ) -> list[WindowOutput]:
         import torch
 
-        framed = [(BEGIN_SENTENCE, *window.payload, END_SENTENCE) for window in windows]
-        types = list(dict.fromkeys(word for words in framed for word in words))
-        row = {word: i for i, word in enumerate(types)}
-        lengths = [len(words) for words in framed]
-        rows = np.zeros((len(framed), lengths[0]), dtype=np.int64)
-        for line, words in zip(rows, framed, strict=True):
-            line[: len(words)] = [row[word] for word in words]
+        sentences = [window.payload for window in windows]
+        limit = self.config.char_cnn.max_characters_per_token
         with torch.inference_mode():
-            vectors = self._encode(types)
-            tokens = vectors[torch.from_numpy(rows).to(vectors.device)]
+            tokens, lengths = encode_sentences(self.network.tokens, sentences, limit, masked=(MASK_WORD,))
             outputs = [torch.cat([tokens, tokens], dim=-1), *self.network(tokens, lengths, depth=max(layers))]
             chosen = torch.stack([outputs[layer] for layer in layers])
             exact = torch.float64 if chosen.dtype == torch.float64 else torch.float32
             hidden = chosen.to("cpu", exact).numpy()
         return [WindowOutput(hidden[:, i, 1 : length - 1].copy()) for i, length in enumerate(lengths)]
-
-    def _encode(self, types: Sequence[str]) -> Tensor:
-        """Token vectors (types, projection_dim) of distinct words; words of like length are convolved together."""
-        import torch
-
-        limit = self.config.char_cnn.max_characters_per_token
-        order = sorted(range(len(types)), key=lambda i: (len(word_bytes(types[i], limit)), types[i]))
-        device = self.network.output.weight.device
-        parts = []
-        for first in range(0, len(order), _TYPES_PER_PASS):
-            words = [types[i] for i in order[first : first + _TYPES_PER_PASS]]
-            ids = character_ids(words, limit)
-            ids[[i for i, word in enumerate(words) if word == MASK_WORD]] = MASK
-            parts.append(self.network.tokens(torch.from_numpy(ids).to(device)))
-        ordered = torch.cat(parts)
-        vectors = torch.empty_like(ordered)
-        vectors[torch.tensor(order, device=device)] = ordered
-        return vectors
 
 
 def load_bilstm_mlm(

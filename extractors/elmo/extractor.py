@@ -7,24 +7,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from extractors.base import Extractor, Prepared, Sentence, Window, WindowOutput
-from extractors.elmo.characters import BEGIN_SENTENCE, END_SENTENCE, character_ids, word_bytes
 from extractors.elmo.options import ElmoOptions, read_options
+from extractors.elmo.reading import encode_sentences, encode_types, prepare_words
 from extractors.elmo.weights import checksum_of, count_parameters, read_weights, to_pytorch
 from extractors.foundation.errors import UsageError
 from extractors.layers import Layers, select_layers
-from extractors.representation import Alignment, FloatArray, ModelInfo, SentenceRepresentation
+from extractors.representation import FloatArray, ModelInfo, SentenceRepresentation
 from extractors.words import as_words
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from extractors.elmo.network import BilmState, ElmoNetwork
-
-_TYPES_PER_PASS = 256
-"""Word types that go through the character CNN at once; bounds its memory (48 MB per pass at the original size)."""
 
 
 class ElmoExtractor(Extractor):
@@ -82,10 +77,14 @@ class ElmoExtractor(Extractor):
         DataError
             For an empty word, by position.
         """
+        import torch
+
         checked = as_words(words, where="the list of words")
         types = list(dict.fromkeys(checked))
         row = {word: i for i, word in enumerate(types)}
-        return _to_numpy(self._encode_types(types))[[row[word] for word in checked]]
+        with torch.inference_mode():
+            vectors = encode_types(self.network.tokens, types, self._limit)
+        return _to_numpy(vectors)[[row[word] for word in checked]]
 
     def extract_stateful(
         self, batches: Iterable[Sequence[Sentence]], *, layers: Layers = "all"
@@ -139,15 +138,11 @@ class ElmoExtractor(Extractor):
             ]
 
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
-        limit = self.options.char_cnn.max_characters_per_token
-        alignment = Alignment(
-            words=words,
-            pieces=(BEGIN_SENTENCE, *words, END_SENTENCE),
-            word_pieces=tuple((position,) for position in range(1, len(words) + 1)),
-            replaced=tuple(i for i, word in enumerate(words) if not word_bytes(word, limit)),
-        )
-        count = len(words)
-        return Prepared(alignment, (Window(0, count, (0, count), count + 2, words),))
+        return prepare_words(words, self._limit)
+
+    @property
+    def _limit(self) -> int:
+        return self.options.char_cnn.max_characters_per_token
 
     def _forward(
         self, windows: Sequence[Window], *, layers: tuple[int, ...], pooling: str, attention: bool
@@ -169,41 +164,14 @@ class ElmoExtractor(Extractor):
         """
         import torch
 
-        framed = [(BEGIN_SENTENCE, *words, END_SENTENCE) for words in sentences]
-        types = list(dict.fromkeys(word for words in framed for word in words))
-        row = {word: i for i, word in enumerate(types)}
-        lengths = [len(words) for words in framed]
-        rows = np.zeros((len(framed), lengths[0]), dtype=np.int64)
-        for line, words in zip(rows, framed, strict=True):
-            line[: len(words)] = [row[word] for word in words]
         with torch.inference_mode():
-            vectors = self._encode_types(types)
-            tokens = vectors[torch.from_numpy(rows).to(vectors.device)]
+            tokens, lengths = encode_sentences(self.network.tokens, sentences, self._limit)
             depth = None if stateful else max(layers)
             contextual, after = self.network.bilm(tokens, lengths, depth=depth, state=state)
             outputs = [torch.cat([tokens, tokens], dim=-1), *contextual]
             hidden = _to_numpy(torch.stack([outputs[layer] for layer in layers]))
         # Copies, so that a sentence kept by the caller does not keep its whole padded batch.
         return [hidden[:, i, 1 : length - 1].copy() for i, length in enumerate(lengths)], after
-
-    def _encode_types(self, types: Sequence[str]) -> Tensor:
-        """Token vectors (types, projection_dim) of distinct words, in the order given."""
-        import torch
-
-        limit = self.options.char_cnn.max_characters_per_token
-        # Words of like length go together, so that little padding is convolved; ties are broken by spelling, so that the
-        # result is the same to the last bit for the same set of words in any order.
-        order = sorted(range(len(types)), key=lambda i: (len(word_bytes(types[i], limit)), types[i]))
-        device = self.network.tokens.projection.weight.device
-        with torch.inference_mode():
-            parts = []
-            for first in range(0, len(order), _TYPES_PER_PASS):
-                ids = character_ids([types[i] for i in order[first : first + _TYPES_PER_PASS]], limit)
-                parts.append(self.network.tokens(torch.from_numpy(ids).to(device)))
-            sorted_vectors = torch.cat(parts)
-            vectors = torch.empty_like(sorted_vectors)
-            vectors[torch.tensor(order, device=device)] = sorted_vectors
-        return vectors
 
 
 def load_elmo(

@@ -12,6 +12,7 @@ import pytest
 
 from extractors import load_extractor
 from extractors.bilstm_mlm import MASK_WORD, BilstmMlmConfig, load_bilstm_mlm
+from extractors.elmo.reading import encode_types
 from extractors.foundation.errors import ModelError, UsageError
 
 CONFIG = BilstmMlmConfig.model_validate_json(
@@ -100,7 +101,8 @@ def test_layers_are_those_of_plain_cells_by_hand(folder: Path) -> None:
     extractor: Any = load_extractor(folder)
     network = extractor.network
     words = ["<S>", *SENTENCES[1], "</S>"]
-    tokens = extractor._encode(words)[None]
+    limit = extractor.config.char_cnn.max_characters_per_token
+    tokens = encode_types(extractor.network.tokens, words, limit, masked=("[MASK]",))[None]
     with torch.no_grad():
         first = torch.cat([c[0](tokens, [len(words)])[0] for c in (network.forward_cells, network.backward_cells)], -1)
         second = torch.cat([c[1](first, [len(words)])[0] for c in (network.forward_cells, network.backward_cells)], -1)
