@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from extractors.foundation.errors import ModelError, UsageError
+from extractors.devices import usable_device
+from extractors.foundation.errors import ModelError
 from extractors.foundation.files import sha256_of_file, written_whole
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
 
 Config = TypeVar("Config", bound=BaseModel)
+Module = TypeVar("Module", bound="torch.nn.Module")
 
 
 def model_type_of(folder: Path) -> str | None:
@@ -117,20 +119,42 @@ def checksum_of(folder: Path, *names: str) -> str:
     return digest.hexdigest()
 
 
-def place_of(device: str, dtype: torch.dtype) -> torch.device:
-    """The torch device of that name.
+def load_network(
+    folder: Path,
+    network: Module,
+    draw: Callable[[Module, int], Module],
+    *,
+    device: str,
+    dtype: str,
+    untrained: bool,
+    seed: int,
+) -> Module:
+    """Fill a network built without weights from ``model.safetensors``, or draw them, and put it on its device.
+
+    Parameters
+    ----------
+    folder : Path
+        The model folder.
+    network : torch.nn.Module
+        On the device ``meta``.
+    draw : callable
+        Gives the network with weights drawn from a seed.
+    device, dtype, untrained, seed
+        As in `extractors.load_extractor`.
 
     Raises
     ------
+    ModelError
+        As `read_tensors`.
     UsageError
         If device or precision cannot be had here.
     """
     import torch
 
-    try:
-        place = torch.device(device)
-        torch.empty(0, device=place, dtype=dtype)
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UsageError(f"{dtype} on device {device!r} cannot be used here: {reason}; use float32 on cpu") from error
-    return place
+    place, precision = usable_device(device, dtype), getattr(torch, dtype)
+    if untrained:
+        network = draw(network, seed)
+    else:
+        shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+        network.load_state_dict(read_tensors(folder, shapes, precision), assign=True)
+    return network.to(device=place, dtype=precision)

@@ -13,7 +13,7 @@ from extractors.base import Extractor, Prepared, Window, WindowOutput
 from extractors.bigpt.config import DIRECTIONS, BigptConfig
 from extractors.foundation.errors import AlignmentError, ModelError
 from extractors.huggingface.alignment import WordTokenizer, divide_into_windows
-from extractors.native import CONFIG_FILE, WEIGHTS_FILE, checksum_of, place_of, read_config, read_tensors
+from extractors.native import CONFIG_FILE, WEIGHTS_FILE, checksum_of, load_network, read_config
 from extractors.pooling import pool_pieces
 from extractors.representation import FloatArray, ModelInfo
 
@@ -142,19 +142,12 @@ def load_bigpt(
     """
     config = read_config(folder, BigptConfig)
 
-    import torch
-
     from extractors.bigpt.network import build_network, draw_weights
 
-    precision: torch.dtype = getattr(torch, dtype)
-    place = place_of(device, precision)
     tokenizer = _load_tokenizer(folder, config)
-    network = build_network(config)
-    if untrained:
-        network = draw_weights(network, seed)
-    else:
-        shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-        network.load_state_dict(read_tensors(folder, shapes, precision), assign=True)
+    network = load_network(
+        folder, build_network(config), draw_weights, device=device, dtype=dtype, untrained=untrained, seed=seed
+    )
     width = config.hidden_size
     info = ModelInfo(
         name=name or folder.resolve().name,
@@ -171,7 +164,7 @@ def load_bigpt(
         checksum="" if untrained else checksum_of(folder, CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE),
         seed=seed if untrained else None,
     )
-    return BigptExtractor(network.to(device=place, dtype=precision), config, tokenizer, info)
+    return BigptExtractor(network, config, tokenizer, info)
 
 
 def _load_tokenizer(folder: Path, config: BigptConfig) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from extractors.base import Extractor, Prepared, Window, WindowOutput
 from extractors.bilstm_mlm.config import MASK_WORD, BilstmMlmConfig
 from extractors.elmo.reading import encode_sentences, prepare_words
-from extractors.native import CONFIG_FILE, WEIGHTS_FILE, checksum_of, place_of, read_config, read_tensors
+from extractors.native import CONFIG_FILE, WEIGHTS_FILE, checksum_of, load_network, read_config
 from extractors.representation import ModelInfo
 
 if TYPE_CHECKING:
@@ -94,18 +94,11 @@ def load_bilstm_mlm(
     """
     config = read_config(folder, BilstmMlmConfig)
 
-    import torch
-
     from extractors.bilstm_mlm.network import build_network, draw_weights
 
-    precision: torch.dtype = getattr(torch, dtype)
-    place = place_of(device, precision)
-    network = build_network(config)
-    if untrained:
-        network = draw_weights(network, seed)
-    else:
-        shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-        network.load_state_dict(read_tensors(folder, shapes, precision), assign=True)
+    network = load_network(
+        folder, build_network(config), draw_weights, device=device, dtype=dtype, untrained=untrained, seed=seed
+    )
     width = config.projection_dim
     info = ModelInfo(
         name=name or folder.resolve().name,
@@ -122,4 +115,4 @@ def load_bilstm_mlm(
         note="forward and backward halves are one-sided at layer 1 only",
         seed=seed if untrained else None,
     )
-    return BilstmMlmExtractor(network.to(device=place, dtype=precision), config, info)
+    return BilstmMlmExtractor(network, config, info)

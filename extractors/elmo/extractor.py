@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from extractors.base import Extractor, Prepared, Sentence, Window, WindowOutput
+from extractors.devices import usable_device
 from extractors.elmo.options import ElmoOptions, read_options
 from extractors.elmo.reading import encode_sentences, encode_types, prepare_words
 from extractors.elmo.weights import checksum_of, count_parameters, read_weights, to_pytorch
-from extractors.foundation.errors import UsageError
 from extractors.layers import Layers, select_layers
 from extractors.representation import FloatArray, ModelInfo, SentenceRepresentation
 from extractors.words import as_words
@@ -222,12 +222,7 @@ def load_elmo(
 
     from extractors.elmo.network import build_network, draw_weights
 
-    torch_dtype: torch.dtype = getattr(torch, dtype)
-    try:
-        torch.empty(0, device=device, dtype=torch_dtype)
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UsageError(f"{dtype} on device {device!r} cannot be used here: {reason}; use float32 on cpu") from error
+    place = usable_device(device, dtype)
     network = build_network(checked)
     if arrays is None:
         network = draw_weights(network, seed)
@@ -248,7 +243,7 @@ def load_elmo(
         checksum="" if untrained else checksum_of(options, weights),
         seed=seed if untrained else None,
     )
-    return ElmoExtractor(network.to(device=device, dtype=torch_dtype), checked, info)
+    return ElmoExtractor(network.to(device=place, dtype=getattr(torch, dtype)), checked, info)
 
 
 def _to_numpy(tensor: Tensor) -> FloatArray:

@@ -9,6 +9,7 @@ from logging import ERROR
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from extractors.devices import usable_device
 from extractors.foundation.errors import JanusError, ModelError, UsageError
 from extractors.huggingface.alignment import WordTokenizer
 from extractors.huggingface.checkpoint import Checkpoint, find_checkpoint
@@ -63,7 +64,7 @@ def load_huggingface(
     UsageError
         For a device that is not there, or a revision of a folder.
     """
-    place = _device(device)
+    place = usable_device(device)
     with _quiet():
         checkpoint = find_checkpoint(
             source,
@@ -102,19 +103,6 @@ def load_huggingface(
         seed=seed if untrained else None,
     )
     return HuggingFaceExtractor(network, tokenizer, words, info)
-
-
-def _device(name: str) -> torch.device:
-    import torch
-
-    try:
-        place = torch.device(name)
-        # The device "meta" has no memory and can hold no number.
-        torch.empty(1, device=place).fill_(1).item()
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0][:150]
-        raise UsageError(f"device {name!r} is not available here ({reason}); use cpu") from error
-    return place
 
 
 def _load_tokenizer(checkpoint: Checkpoint, trust_remote_code: bool) -> Any:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extractors.foundation.errors import DataError, OutputError, UsageError
+from extractors.devices import usable_device
+from extractors.foundation.errors import DataError, OutputError
 from extractors.foundation.files import sha256_of_file
 from extractors.foundation.progress import SILENT, Progress
 from studies.training.recipe import OptimizerSettings, Recipe, read_recipe
@@ -110,7 +111,7 @@ def train(
     refusal = Workspace.refusal(folder, settings)
     if refusal is not None:
         raise OutputError(refusal)
-    _check_device(device)
+    usable_device(device)
 
     from studies.training.learner import learner_class, prepare
     from studies.training.text import divide, read_text
@@ -240,15 +241,6 @@ def _optimizer(network: torch.nn.Module, settings: OptimizerSettings) -> torch.o
     return torch.optim.AdamW(
         groups, lr=settings.learning_rate, betas=settings.betas, eps=settings.eps, foreach=False, fused=True
     )
-
-
-def _check_device(device: str) -> None:
-    import torch
-
-    try:
-        torch.empty(0, device=torch.device(device))
-    except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"device {device!r} is not available here ({str(error).splitlines()[0]}); use cpu") from error
 
 
 @contextmanager
