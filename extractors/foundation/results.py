@@ -27,6 +27,8 @@ COLUMNS: dict[str, str] = {
     "condition": "string",
     "offset": "Int64",
     "head": "Int64",
+    "length": "Int64",
+    "reference": "string",
     "pooling": "string",
     "value": "float64",
     "low": "float64",
