@@ -101,7 +101,7 @@ def _choices(recipe: Mapping[str, Any]) -> list[str]:
         )
     if recipe["sampled_softmax"]:
         choices.append(
-            f"sampled softmax with {recipe['sampled_softmax']} negative words (unigram to the power 0.75) over the first "
+            f"sampled softmax with {recipe['sampled_softmax']} negatives (unigram to the power 0.75) over the first "
             f"{recipe['full_softmax_from']:.0%} of the words, full softmax afterwards"
         )
     if recipe["transformer"]:

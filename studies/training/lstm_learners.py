@@ -23,9 +23,9 @@ from extractors.elmo.network import draw_weights as draw_elmo
 from extractors.elmo.options import CharacterCnnOptions, CharacterEmbeddingOptions, ElmoOptions, LstmOptions
 from extractors.elmo.writing import write_elmo
 from extractors.foundation.files import written_whole
-from extractors.foundation.randomness import generator_for, seed_for
+from extractors.foundation.randomness import seed_for
 from extractors.native import write_model
-from studies.training.cross_entropy import linear_cross_entropy
+from studies.training.cross_entropy import SampledCrossEntropy, linear_cross_entropy
 from studies.training.excerpts import Rows
 from studies.training.learner import Learner, Material, arrays_of
 from studies.training.masks import Masks
@@ -102,11 +102,8 @@ class ElmoLearner(Learner):
         super().__init__(material, device=device)
         options = elmo_options(self.recipe)
         self._spell = _Speller(material.text.training.types, options.char_cnn.max_characters_per_token)
-        # Negative words of the sampled softmax: flatter than the text, so that rare words are learnt to be unlikely too.
-        share = material.unigram() ** 0.75
-        share[: len(WORD_SPECIALS) - 1] = 0
-        self._share = share / share.sum()
-        self._edges = np.cumsum(self._share)
+        never = np.arange(len(material.vocabulary)) < len(WORD_SPECIALS) - 1  # all but <UNK>
+        self._sampled = SampledCrossEntropy(material.unigram(), never, seed=self.recipe.seed)
 
     @staticmethod
     def build(recipe: Recipe, vocabulary: int, *, meta: bool = False) -> ElmoInTraining:
@@ -145,26 +142,10 @@ class ElmoLearner(Learner):
     def loss(self, rows: Rows, step: int, *, full: bool) -> Tensor:
         """See `Learner.loss`."""
         top, targets = self._top(rows)
-        number = self.recipe.sampled_softmax
+        softmax, number = self.network.softmax, self.recipe.sampled_softmax
         if full or number is None:
-            return linear_cross_entropy(top, self.network.softmax.weight, self.network.softmax.bias, targets)
-        return self._sampled(top, targets, number, step)
-
-    def _sampled(self, top: Tensor, targets: Tensor, number: int, step: int) -> Tensor:
-        """Sampled softmax: the normaliser is estimated without bias from negatives that the batch shares.
-
-        Each negative counts for 1 / (expected number of its draws) of itself (importance sampling, Bengio & Senecal 2003); the
-        true word counts as it is, and where it was drawn too it is left out.
-        """
-        drawn = generator_for(self.recipe.seed, "negatives", step).random(number)
-        negatives = self.tensor(np.minimum(np.searchsorted(self._edges, drawn), len(self._edges) - 1))
-        expected = self.tensor(np.log(number * np.maximum(self._share, 1e-30)).astype(np.float32)).to(top.dtype)
-        weight, bias = self.network.softmax.weight, self.network.softmax.bias
-        corrected = bias.index_select(0, negatives) - expected[negatives]
-        others = functional.linear(top, functional.embedding(negatives, weight), corrected)
-        others = others.masked_fill(negatives == targets[:, None], float("-inf"))
-        true = (top * functional.embedding(targets, weight)).sum(-1) + bias.index_select(0, targets)
-        return (torch.logaddexp(true, others.logsumexp(-1)) - true).mean()
+            return linear_cross_entropy(top, softmax.weight, softmax.bias, targets)
+        return self._sampled(top, softmax.weight, softmax.bias, targets, number=number, step=step)
 
     def nats(self, rows: Rows, masks: Masks | None, name: str) -> tuple[float, int]:
         """See `Learner.nats`."""

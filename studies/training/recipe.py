@@ -161,7 +161,7 @@ class Recipe(_Section):
     transformer: TransformerSettings | None = None
     masks: MaskSettings = MaskSettings()
     sampled_softmax: PositiveInt | None = None
-    """``elmo`` only: negative words of the sampled softmax; None: full softmax throughout."""
+    """``elmo`` and ``bigpt``: negative units of the sampled softmax; None: full softmax throughout."""
     full_softmax_from: Share = 0.7
     """Share of the word budget after which the softmax is full."""
     optimizer: OptimizerSettings
@@ -181,8 +181,8 @@ class Recipe(_Section):
             raise ValueError(f"kind {self.kind} needs the section {needed}, and no section {other}")
         if self.length > self.text.reach:
             raise ValueError(f"length {self.length} exceeds text.reach {self.text.reach}")
-        if self.sampled_softmax is not None and self.kind != "elmo":
-            raise ValueError("sampled_softmax is for kind elmo")
+        if self.sampled_softmax is not None and self.masks_units:
+            raise ValueError("sampled_softmax is for the kinds that predict every unit, elmo and bigpt")
         if self.transformer is not None and self.transformer.causal and self.kind != "bert":
             raise ValueError("transformer.causal is for kind bert; bigpt is causal by construction")
         if self.transformer is not None and self.transformer.offset_heads is not None:

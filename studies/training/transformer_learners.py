@@ -17,13 +17,13 @@ from extractors.bigpt.network import build_network as build_bigpt
 from extractors.bigpt.network import draw_weights as draw_bigpt
 from extractors.foundation.files import written_whole
 from extractors.native import write_model
-from studies.training.cross_entropy import linear_cross_entropy
+from studies.training.cross_entropy import SampledCrossEntropy, linear_cross_entropy
 from studies.training.excerpts import Rows
-from studies.training.learner import Learner
+from studies.training.learner import Learner, Material
 from studies.training.masks import Masks
 from studies.training.offset_heads import initialise
 from studies.training.recipe import Recipe
-from studies.training.vocabulary import CLS, MASK, PIECE_SPECIALS, SEP, write_tokenizer
+from studies.training.vocabulary import CLS, MASK, PAD, PIECE_SPECIALS, SEP, write_tokenizer
 
 _TOKENIZER_FILES = ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
 
@@ -33,6 +33,12 @@ class BigptLearner(Learner):
 
     network: Bigpt
     embeddings = ("words.weight", "positions.weight")
+
+    def __init__(self, material: Material, *, device: str = "cpu") -> None:
+        super().__init__(material, device=device)
+        # The text holds no boundary or mask pieces, but unknown characters.
+        never = np.isin(np.arange(len(material.vocabulary)), [PAD, CLS, SEP, MASK])
+        self._sampled = SampledCrossEntropy(material.unigram(), never, seed=self.recipe.seed)
 
     @staticmethod
     def build(recipe: Recipe, vocabulary: int, *, meta: bool = False) -> Bigpt:
@@ -62,9 +68,12 @@ class BigptLearner(Learner):
         return torch.cat(tops), torch.cat(targets)
 
     def loss(self, rows: Rows, step: int, *, full: bool) -> Tensor:
-        """See `Learner.loss`; the softmax is always full."""
+        """See `Learner.loss`."""
         top, targets = self._tops(rows)
-        return linear_cross_entropy(top, self.network.words.weight, None, targets)
+        weight, number = self.network.words.weight, self.recipe.sampled_softmax
+        if full or number is None:
+            return linear_cross_entropy(top, weight, None, targets)
+        return self._sampled(top, weight, None, targets, number=number, step=step)
 
     def nats(self, rows: Rows, masks: Masks | None, name: str) -> tuple[float, int]:
         """See `Learner.nats`."""

@@ -211,7 +211,8 @@ def test_a_level_that_is_no_share_is_refused(level: float) -> None:
 
 def test_the_table_has_exactly_the_promised_columns_and_types() -> None:
     promised = (
-        "model family weights layer layer_name part kind measure task probe data split condition offset head pooling value "
+        "model family weights layer layer_name part kind measure task probe data split condition offset head length "
+        "reference pooling value "
         "low high unit n seed source"
     )
     assert list(COLUMNS) == promised.split()

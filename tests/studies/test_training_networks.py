@@ -17,6 +17,7 @@ from studies.training.learner import Learner, Material, learner_class, prepare  
 from studies.training.recipe import OffsetHeads, read_recipe  # noqa: E402
 from studies.training.recurrence import run_cells  # noqa: E402
 from studies.training.text import divide, read_text  # noqa: E402
+from studies.training.vocabulary import CLS, MASK, PAD, SEP  # noqa: E402
 
 
 def cells(clip: float | None) -> list[Any]:
@@ -134,18 +135,24 @@ def test_the_directions_of_elmo_predict_from_one_side_only(learner_of: Callable[
     assert differs[1].tolist() == [length - 1 - t < 5 for t in range(length)]
 
 
-def test_the_sampled_softmax_estimates_the_full_one(learner_of: Callable[..., Learner]) -> None:
+@pytest.mark.parametrize("kind", ["elmo", "bigpt"])
+def test_the_sampled_softmax_estimates_the_full_one(learner_of: Callable[..., Learner], kind: str) -> None:
     # With very many negatives the sampled loss estimates the full one.
-    learner: Any = learner_of("elmo", sampled_softmax=60_000)
+    learner: Any = learner_of(kind, sampled_softmax=60_000)
     learner.network.double()
     rows = batch(learner)
     sampled = learner.loss(rows, 0, full=False).item()
-    top, targets = learner._top(rows)
-    scores = learner.network.softmax(top)
-    scores[:, :2] = float("-inf")  # the boundary words are never drawn
+    if kind == "elmo":
+        top, targets = learner._top(rows)
+        scores = learner.network.softmax(top)
+        scores[:, :2] = float("-inf")  # the boundary words are never drawn
+    else:
+        top, targets = learner._tops(rows)
+        scores = learner.network.scores(top)
+        scores[:, [PAD, CLS, SEP, MASK]] = float("-inf")
     full = torch.nn.functional.cross_entropy(scores, targets).item()
     assert abs(sampled - full) < 0.03
-    few: Any = learner_of("elmo", sampled_softmax=2)
+    few: Any = learner_of(kind, sampled_softmax=2)
     assert abs(few.loss(rows, 0, full=False).item() - full) > 0.03
 
 

@@ -40,7 +40,7 @@ def test_the_four_models_read_the_same_text() -> None:
     ("kind", "change", "said"),
     [
         ("elmo", {"lstm": None}, "needs the section lstm"),
-        ("bert", {"sampled_softmax": 8}, "sampled_softmax is for kind elmo"),
+        ("bert", {"sampled_softmax": 8}, "sampled_softmax is for the kinds that predict every unit"),
         ("bert", {"length": 400}, "exceeds text.reach"),
         ("bert", {"masks": {"masked": 0.8, "random": 0.4}}, "exceed 1"),
         ("bert", {"masks": {"rate": 0}}, "predicts nothing"),

@@ -71,6 +71,6 @@ def tiny_recipe(kind: str, **changes: Any) -> dict[str, Any]:
             "vocabulary": 90,
             "offset_heads": {"frequencies": 8, "layers": offsets},
         }
-    if kind == "elmo":
+    if kind in ("elmo", "bigpt"):
         recipe["sampled_softmax"] = 16
     return {**recipe, **changes}
