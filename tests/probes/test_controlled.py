@@ -6,14 +6,14 @@ import json
 import re
 from collections import Counter, defaultdict
 from importlib.resources import files
-from itertools import chain, pairwise
+from itertools import chain, combinations, pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from extractors.foundation.errors import UsageError
-from studies.controlled import (
+from probes.controlled import (
     CUE_TYPES,
     LABELS,
     SIDES,
@@ -23,7 +23,7 @@ from studies.controlled import (
     controlled_sentences,
 )
 
-FOLDER = files("studies") / "data"
+FOLDER = files("probes") / "data"
 GRAMMAR: dict[str, Any] = json.loads((FOLDER / "controlled.json").read_text(encoding="utf-8"))
 
 
@@ -146,11 +146,11 @@ def test_a_fitted_bag_of_words_reads_the_cues_and_not_the_parity(cue_type: str) 
     assert abs(found["xor"]) < 1e-6
 
 
-def test_train_and_test_share_no_content_word(generated: list[ControlledSentences]) -> None:
-    train, test = lexicon("train"), lexicon("test")
-    assert not train & test
-    stems = [{re.sub(r"(es|s)$", "", word) for word in words} for words in (train, test)]
-    assert not stems[0] & stems[1]
+def test_the_splits_share_no_content_word(generated: list[ControlledSentences]) -> None:
+    lexicons = [lexicon(split) for split in SPLITS]
+    stems = [{re.sub(r"(es|s)$", "", word) for word in words} for words in lexicons]
+    for words in (lexicons, stems):
+        assert all(not one & other for one, other in combinations(words, 2))
     frames = {
         word
         for kind in GRAMMAR["types"].values()
@@ -159,7 +159,7 @@ def test_train_and_test_share_no_content_word(generated: list[ControlledSentence
         if not word.startswith("{")
     }
     closed = set(chain.from_iterable(GRAMMAR["closed"].values()))
-    assert not (train | test) & (frames | closed)
+    assert not set().union(*lexicons) & (frames | closed)
     for sentences in generated:
         own = lexicon(sentences.split)
         for sentence in sentences.sentences:
@@ -169,8 +169,8 @@ def test_train_and_test_share_no_content_word(generated: list[ControlledSentence
 
 def test_every_slot_is_known_and_every_entry_is_used() -> None:
     assert tuple(GRAMMAR["types"]) == CUE_TYPES
-    train, test = (GRAMMAR["lexicon"][split] for split in SPLITS)
-    assert train.keys() == test.keys()
+    train, *others = (GRAMMAR["lexicon"][split] for split in SPLITS)
+    assert all(part.keys() == train.keys() for part in others)
     used = set()
     for kind in GRAMMAR["types"].values():
         for side, own in (("left", "L"), ("right", "R")):
@@ -297,7 +297,7 @@ def test_labels() -> None:
     ("options", "message"),
     [
         ({"cue_type": "colour"}, "cue type 'colour' is unknown; choose one of agreement"),
-        ({"split": "dev"}, "choose one of train, test"),
+        ({"split": "heldout"}, "choose one of train, dev, test"),
         ({"sides": "none"}, "choose one of both, left, right"),
         ({"items": 0}, r"give 1 to \d+"),
         ({"items": 10**9}, r"give 1 to \d+"),

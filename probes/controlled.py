@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CUE_TYPES = ("agreement", "polarity", "sense", "coreference")
 """Grammatical number of the subject and of a noun on the right; affirmation and negation; words that favour one sense of
 an ambiguous target (nature, human works); gender of a person on the left and of a pronoun or person on the right."""
-SPLITS = ("train", "test")
+SPLITS = ("train", "dev", "test")
 """The splits share frames and function words, and no content word that fills a frame."""
 SIDES = ("both", "left", "right")
 """Where the cues are. With one cue the other side is filled by a part that does not vary."""
@@ -163,7 +163,7 @@ def controlled_sentences(
     ----------
     cue_type : {"agreement", "polarity", "sense", "coreference"}
         What the cues are.
-    split : {"train", "test"}
+    split : {"train", "dev", "test"}
         Which lexicon fills the frames.
     sides : {"both", "left", "right"}
         Where the cues are.
@@ -307,6 +307,6 @@ def _parts(parts: dict[str, list[str]], side: str, *, cued: bool) -> list[tuple[
 @cache
 def _grammar() -> dict[str, Any]:
     """Frames and lexicons, see the README beside the file."""
-    text = (files("studies") / "data" / "controlled.json").read_text(encoding="utf-8")
+    text = (files("probes") / "data" / "controlled.json").read_text(encoding="utf-8")
     grammar: dict[str, Any] = json.loads(text)
     return grammar
