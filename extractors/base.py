@@ -112,6 +112,25 @@ class Extractor(ABC):
         """
         return self
 
+    def with_masks(self) -> Extractor:
+        """The same model, reading a word spelt `extractors.words.MASK_WORD` (``[MASK]``) as its own mask.
+
+        To a model without masks, or read as it is, such a word is text like any other. The mask is one piece.
+
+        Returns
+        -------
+        Extractor
+            Shares the network with this one.
+
+        Raises
+        ------
+        UsageError
+            If the model has no mask (`info.masks`).
+        """
+        raise UsageError(
+            f"{self.info.name} ({self.info.family}) has no mask to stand for a word; give a masked language model"
+        )
+
     def align(self, sentences: Iterable[Sentence]) -> Iterator[Alignment]:
         """Align words and pieces without running the model.
 

@@ -54,6 +54,8 @@ class ModelInfo:
     """Revision on the hub, when loaded from one."""
     note: str = ""
     """What a reader must know, e.g. that the checkpoint is a sentence encoder without a masked-LM head."""
+    masks: bool = False
+    """Whether the model has a mask that stands for a word, so that `Extractor.with_masks` works."""
     seed: int | None = None
     """Seed that untrained weights were drawn from; None for trained weights."""
 

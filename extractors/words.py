@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from extractors.foundation.errors import DataError
 
+MASK_WORD = "[MASK]"
+"""A word spelt like this is the masked word, to extractors that read masks (see `Extractor.with_masks`)."""
+
 _HAN = r"\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_HAN}]|(?:(?![{_HAN}])\w)+(?:['’.\-](?:(?![{_HAN}])\w)+)*|[^\w\s]")
 

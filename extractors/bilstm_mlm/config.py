@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 from extractors.elmo.options import CharacterCnnOptions
 
 MODEL_TYPE: Literal["janus-bilstm-mlm"] = "janus-bilstm-mlm"
-MASK_WORD = "[MASK]"
-"""A word spelt like this is the masked word, whose characters are all the mask (id 0, a vector of zeros)."""
 
 
 class BilstmMlmConfig(BaseModel):

@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from extractors.base import Extractor, Prepared, Window, WindowOutput
-from extractors.bilstm_mlm.config import MASK_WORD, BilstmMlmConfig
+from extractors.bilstm_mlm.config import BilstmMlmConfig
 from extractors.elmo.reading import encode_sentences, prepare_words
 from extractors.native import CONFIG_FILE, WEIGHTS_FILE, checksum_of, load_network, read_config
 from extractors.representation import ModelInfo
+from extractors.words import MASK_WORD
 
 if TYPE_CHECKING:
     from extractors.bilstm_mlm.network import BilstmMlm
@@ -24,7 +25,7 @@ class BilstmMlmExtractor(Extractor):
     left-to-right cells (part ``forward``) and of the right-to-left cells (part ``backward``). At layer 1 each half has read
     one side only, as in ELMo; from layer 2 on both halves have read both sides, which is the point of this model. Words are
     read as characters with the boundary words ``<S>`` and ``</S>``, exactly as by `extractors.elmo`; besides, a word spelt
-    ``[MASK]`` is the masked word.
+    ``[MASK]`` is the masked word, whose characters are all the mask (id 0, a vector of zeros).
 
     Attributes
     ----------
@@ -40,6 +41,10 @@ class BilstmMlmExtractor(Extractor):
         self.network = network.eval().requires_grad_(False)
         self.config = config
         self.info = info
+
+    def with_masks(self) -> BilstmMlmExtractor:
+        """The model itself, since it always reads masks."""
+        return self
 
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
         return prepare_words(words, self.config.char_cnn.max_characters_per_token)
@@ -112,6 +117,7 @@ def load_bilstm_mlm(
         parameters=sum(parameter.numel() for parameter in network.parameters()),
         dtype=dtype,
         checksum="" if untrained else checksum_of(folder, CONFIG_FILE, WEIGHTS_FILE),
+        masks=True,
         note="forward and backward halves are one-sided at layer 1 only",
         seed=seed if untrained else None,
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 from extractors.foundation.errors import AlignmentError, ModelError
 from extractors.representation import Alignment
+from extractors.words import MASK_WORD
 
 _PROBES = ("the", "a", "1", "of")
 
@@ -44,6 +45,7 @@ class WordTokenizer:
         self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
         self._unknown: int | None = tokenizer.unk_token_id
+        self._mask: int | None = None
         self._space = ""
         self._reset()
         self.prefix, self.suffix, self.type_ids = self._template()
@@ -76,6 +78,10 @@ class WordTokenizer:
         for piece, token, word in zip(encoding.ids, encoding.tokens, encoding.word_ids, strict=True):
             ids[word].append(piece)
             tokens[word].append(token)
+        if self._mask is not None:
+            for position, word in enumerate(words):
+                if word == MASK_WORD:
+                    ids[position], tokens[position] = [self._mask], list(self._tokens_of([self._mask]))
         replaced = tuple(position for position, pieces in enumerate(ids) if not pieces)
         for position in replaced:
             if self._unknown is None:
@@ -100,6 +106,12 @@ class WordTokenizer:
         other.prefix = (token, *self.prefix)
         other.type_ids = (self.type_ids[len(self.prefix)], *self.type_ids)
         other._edges = self._tokens_of(other.prefix), self._edges[1]
+        return other
+
+    def reading_mask(self, token: int) -> WordTokenizer:
+        """The same tokenizer to which the word `MASK_WORD` is the special token of that id."""
+        other = copy(self)
+        other._mask = token
         return other
 
     def _tokens_of(self, ids: Sequence[int]) -> tuple[str, ...]:

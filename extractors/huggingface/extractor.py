@@ -79,6 +79,14 @@ class HuggingFaceExtractor(Extractor):
         other.info = replace(self.info, note=f"{self.info.note}; {note}" if self.info.note else note)
         return other
 
+    def with_masks(self) -> HuggingFaceExtractor:
+        """See `Extractor.with_masks`: the word ``[MASK]`` becomes the tokenizer's mask token, whatever that is called."""
+        if not self.info.masks:
+            super().with_masks()
+        other = copy(self)
+        other._words = self._words.reading_mask(self.tokenizer.mask_token_id)
+        return other
+
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
         sentence = self._words(words, where)
         lengths = [len(ids) for ids in sentence.ids]

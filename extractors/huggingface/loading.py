@@ -100,6 +100,7 @@ def load_huggingface(
         checksum="" if untrained else checkpoint.checksum(),
         revision=checkpoint.revision,
         note=note,
+        masks=_has_mask(tokenizer, network),
         seed=seed if untrained else None,
     )
     return HuggingFaceExtractor(network, tokenizer, words, info)
@@ -222,6 +223,12 @@ def _directionality(config: Any) -> str:
     )
     causal = causal_only or getattr(config, "is_decoder", False) or getattr(config, "causal", False)
     return "left-to-right" if causal else "bidirectional"
+
+
+def _has_mask(tokenizer: Any, network: Network) -> bool:
+    """Whether the tokenizer has a mask token that the network has a vector for."""
+    mask = tokenizer.mask_token_id
+    return isinstance(mask, int) and 0 <= mask < network.vocabulary
 
 
 def _max_pieces(model: Any, tokenizer: Any) -> int | None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from extractors import load_extractor
-from extractors.bilstm_mlm import MASK_WORD, BilstmMlmConfig, load_bilstm_mlm
+from extractors.bilstm_mlm import BilstmMlmConfig, load_bilstm_mlm
 from extractors.elmo.reading import encode_types
 from extractors.foundation.errors import ModelError, UsageError
 
@@ -115,7 +115,7 @@ def test_the_mask_word_has_no_characters(folder: Path) -> None:
     import torch
 
     extractor: Any = load_extractor(folder)
-    hidden = vectors(extractor, [["a", MASK_WORD, "b"], ["a", "other", "b"]])
+    hidden = vectors(extractor, [["a", "[MASK]", "b"], ["a", "other", "b"]])
     tokens = extractor.network.tokens
     expected = tokens(torch.zeros(1, 50, dtype=torch.int64))[0].detach().numpy()
     np.testing.assert_allclose(hidden[0][0, 1, :8], expected, atol=1e-6)
