@@ -5,6 +5,7 @@
 from analyses.attention_distance import AttentionDistance, attention_distance
 from analyses.contexts import ContextSet, TargetContexts, collect_contexts
 from analyses.direction_shares import DirectionShares, direction_shares
+from analyses.mask_shift import MaskShift, mask_shift
 from analyses.registry import ANALYSES, AnalysisInfo
 from analyses.variance import VarianceComponents, two_way_effects, variance_components
 
@@ -14,11 +15,13 @@ __all__ = [
     "AttentionDistance",
     "ContextSet",
     "DirectionShares",
+    "MaskShift",
     "TargetContexts",
     "VarianceComponents",
     "attention_distance",
     "collect_contexts",
     "direction_shares",
+    "mask_shift",
     "two_way_effects",
     "variance_components",
 ]

@@ -26,6 +26,9 @@ class AnalysisInfo:
     needs_new_sentences: bool = False
     """Whether it composes sentences of its own, which a file of stored vectors cannot read."""
 
+    needs_mask: bool = False
+    """Whether it hides words behind the model's mask."""
+
     def applicable(self, info: ModelInfo, layers: Sequence[int] | None = None) -> str | None:
         """Say why the analysis cannot be run on a model; None if it can.
 
@@ -47,6 +50,8 @@ class AnalysisInfo:
             return f"layer 0 of {info.name} has no attention"
         if self.needs_new_sentences and info.family == "layer-file":
             return f"{info.name} holds stored vectors and cannot read new sentences"
+        if self.needs_mask and not info.masks:
+            return f"{info.name} ({info.family}) has no mask"
         return None
 
 
@@ -72,6 +77,14 @@ ANALYSES: dict[str, AnalysisInfo] = {
             needs="a model with attention; any sentences",
             measures=tuple(MEASURES),
             needs_attention=True,
+        ),
+        AnalysisInfo(
+            name="mask_shift",
+            description="How far a word's vector moves when the word is given as the mask, or as a random word, instead of itself",
+            needs="a model with a mask that can read new sentences; any sentences",
+            measures=("mask_shift",),
+            needs_new_sentences=True,
+            needs_mask=True,
         ),
     )
 }

@@ -141,6 +141,15 @@ _DEFINITIONS = (
         "Clark et al. 2019; Ghader & Monz 2017",
     ),
     Definition(
+        "mask_shift",
+        "Mask shift",
+        "Σ |<var>h</var>′ − <var>h</var>|<sup>2</sup> over sentences / (2 Σ |<var>h</var> − <var>m</var>|<sup>2</sup> over words), each sum "
+        "divided by its number of terms: <var>h</var> is the vector of one word of a sentence, <var>h</var>′ its vector when the mask or a "
+        "random word stands in its place, <var>m</var> the mean vector of words. 0: no difference; 1: as far apart as two words picked at "
+        "random. Words that are one piece only, as the mask is.",
+        "after Devlin et al. 2019, section 3.1",
+    ),
+    Definition(
         "accuracy",
         "Accuracy",
         "The share of test items whose label the probe predicts. A linear probe (multinomial logistic regression) is trained for each "
@@ -211,6 +220,18 @@ _DEFINITIONS = (
         "The same measure for attention spread evenly over the positions the model may attend to, in the same sentences. Long sentences alone "
         "give long distances; the baseline shows how long.",
         "—",
+    ),
+    Definition(
+        "given as the mask",
+        "Target given as the mask",
+        "The model's mask stands in the place of the word, as for most of the words that a masked language model is trained to predict.",
+        "Devlin et al. 2019",
+    ),
+    Definition(
+        "given as a random word",
+        "Target given as a random word",
+        "Another word of the corpus, picked at random, stands in the place of the word.",
+        "Devlin et al. 2019",
     ),
     Definition(
         "control",
