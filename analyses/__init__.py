@@ -3,10 +3,22 @@
 # `direction_shares` and `attention_distance` are modules and functions of the same name: importing the functions here,
 # at once, makes the name on the package the function, whichever submodule is imported later.
 from analyses.attention_distance import AttentionDistance, attention_distance
+from analyses.context_variants import contexts_by_length, resample_contexts, shorten_contexts
 from analyses.contexts import ContextSet, TargetContexts, collect_contexts
 from analyses.direction_shares import DirectionShares, direction_shares
+from analyses.factorial import MainEffects, main_effects, paired_difference, spread_over_seeds
 from analyses.mask_shift import MaskShift, mask_shift
 from analyses.registry import ANALYSES, AnalysisInfo
+from analyses.share_comparison import (
+    ShareComparison,
+    compare_shares,
+    interaction_gap,
+    mixing_onset,
+    share_effects,
+    two_by_two,
+)
+from analyses.share_components import NaturalStatistics, natural_statistics
+from analyses.shares_by_length import SharesByLength, shares_by_length
 from analyses.variance import VarianceComponents, two_way_effects, variance_components
 
 __all__ = [
@@ -15,13 +27,30 @@ __all__ = [
     "AttentionDistance",
     "ContextSet",
     "DirectionShares",
+    "MainEffects",
     "MaskShift",
+    "NaturalStatistics",
+    "ShareComparison",
+    "SharesByLength",
     "TargetContexts",
     "VarianceComponents",
     "attention_distance",
     "collect_contexts",
+    "compare_shares",
+    "contexts_by_length",
     "direction_shares",
+    "interaction_gap",
+    "main_effects",
     "mask_shift",
+    "mixing_onset",
+    "natural_statistics",
+    "paired_difference",
+    "resample_contexts",
+    "share_effects",
+    "shares_by_length",
+    "shorten_contexts",
+    "spread_over_seeds",
+    "two_by_two",
     "two_way_effects",
     "variance_components",
 ]

@@ -1,4 +1,4 @@
-"""Crossed contexts from a corpus: for each target word K left and K right parts, taken from disjoint sentences.
+"""Contexts from a corpus: for each target word K left and K right parts, by default taken from disjoint sentences.
 
 Within one grid every left part has the same number of pieces in every given model, and so has every right part: a
 longer left part would shift the target's position, and the model's position embedding would pass for an effect of the
@@ -8,7 +8,7 @@ left side.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product, zip_longest
 
@@ -22,6 +22,8 @@ SIDES = (8, 6, 4, 3, 2)
 """Words per side that are tried in turn when `side` is left open."""
 GRIDS = (8, 6, 4)
 """Contexts per side that are tried in turn when `grid` is left open."""
+COLLECTED = ("crossed", "natural")
+"""How `collect_contexts` takes parts from a corpus: from disjoint sentences, or both from the same ones."""
 
 _ENOUGH = 10
 """With open `side` or `grid`, the first setting with so many targets is taken (or with as many as asked for)."""
@@ -59,6 +61,8 @@ class TargetContexts:
     """Model name -> piece counts, constant over the grid."""
     word_class: str | None = None
     """``content`` or ``function`` by the word's most frequent UPOS tag; None without tags."""
+    upos: str | None = None
+    """The word's most frequent UPOS tag; None without tags."""
 
     @property
     def position(self) -> int:
@@ -87,11 +91,19 @@ class ContextSet:
     """Seed of the choice."""
     notes: tuple[str, ...] = ()
     """What was shortened or dropped, and why."""
+    mode: str = "crossed"
+    """How the parts were drawn: ``crossed`` (left and right from disjoint sentences), ``natural`` (part k on either side
+    from one sentence) or ``resampled`` (every word replaced by a corpus word of the same piece count)."""
 
     @property
     def words(self) -> tuple[str, ...]:
         """The target words."""
         return tuple(target.word for target in self.targets)
+
+    @property
+    def texts(self) -> tuple[tuple[str, tuple[Words, ...], tuple[Words, ...]], ...]:
+        """Every target with its left and right parts: models read the same contexts if these are equal."""
+        return tuple((target.word, target.left, target.right) for target in self.targets)
 
 
 def collect_contexts(
@@ -103,15 +115,17 @@ def collect_contexts(
     targets: int = 20,
     seed: int = 0,
     upos: Sequence[Sequence[str]] | None = None,
+    mode: str = "crossed",
+    words: Collection[str] | None = None,
 ) -> ContextSet:
-    """Collect crossed contexts from a corpus, the same ones for all given models.
+    """Collect contexts from a corpus, the same ones for all given models.
 
     A target is a word form (case-sensitive, with at least one letter) that has K left and K right parts: W words
     directly before, or after, an occurrence with at least W words on both sides. No sentence gives both a left and a
     right part (a natural pair in the grid would bias the variances), no part is used twice, and per grid all left parts
     have one piece count in each model, and all right parts too: the combination of counts with the largest supply is
     taken. The composed sentences are aligned again, and a target whose piece counts are not constant in them is
-    dropped.
+    dropped. In mode ``natural`` the K left and the K right parts are those of the same K sentences, pair by pair.
 
     Candidates are tried in falling order of frequency, one from each half in turn: with `upos` the halves are function
     and content words; without, the more and the less frequent half of the candidates, the second holding most content
@@ -135,6 +149,10 @@ def collect_contexts(
         Seed of the choice of occurrences.
     upos : sequence of sequences of str, optional
         Universal part-of-speech tags of the sentences, word by word.
+    mode : {"crossed", "natural"}
+        Left and right parts from disjoint sentences, or from the same ones.
+    words : collection of str, optional
+        Take targets from these words only.
 
     Returns
     -------
@@ -144,7 +162,7 @@ def collect_contexts(
     Raises
     ------
     UsageError
-        For no model, two models of one name, a side below 1, a grid or a number of targets below 2.
+        For no model, two models of one name, an unknown mode, a side below 1, a grid or a number of targets below 2.
     DataError
         If fewer than two targets are possible; says what was found and what is needed. Also for tags that do not match.
     """
@@ -154,7 +172,9 @@ def collect_contexts(
     for label, value, least in (("side", side, 1), ("grid", grid, 2), ("targets", targets, 2)):
         if value is not None and value < least:
             raise UsageError(f"{label}={value} is too small; it must be at least {least}")
-    corpus = _Corpus(extractors, sentences, upos, seed)
+    if mode not in COLLECTED:
+        raise UsageError(f"contexts cannot be collected in mode {mode!r}; choose one of {', '.join(COLLECTED)}")
+    corpus = _Corpus(extractors, sentences, upos, seed, natural=mode == "natural", only=words)
     sides = SIDES if side is None else (side,)
     grids = GRIDS if grid is None else (grid,)
     enough = min(targets, _ENOUGH)
@@ -174,7 +194,7 @@ def collect_contexts(
             f"{words_per_side} words per side and {parts} x {parts} contexts used: with {sides[0]} words and "
             f"{grids[0]} x {grids[0]} contexts fewer than {enough} target words were found",
         )
-    return ContextSet(tuple(found), words_per_side, parts, names, seed, tuple(notes))
+    return ContextSet(tuple(found), words_per_side, parts, names, seed, tuple(notes), mode)
 
 
 @dataclass(frozen=True)
@@ -196,12 +216,16 @@ class _Corpus:
         sentences: Sequence[Sentence],
         upos: Sequence[Sequence[str]] | None,
         seed: int,
+        *,
+        natural: bool,
+        only: Collection[str] | None,
     ) -> None:
+        self.natural, self.only = natural, None if only is None else frozenset(only)
         self.extractors = extractors
         self.seed = seed
         split = [as_words(sentence, where=f"sentence {number}") for number, sentence in enumerate(sentences, start=1)]
         self.sentences = list(dict.fromkeys(split))
-        self.classes = _word_classes(split, upos)
+        self.tags = _word_tags(split, upos)
         self.signatures: dict[tuple[int, Words], tuple[PieceCounts, ...]] = {}
 
     def collect(self, side: int, grid: int, wanted: int) -> tuple[list[TargetContexts], list[str]]:
@@ -225,7 +249,8 @@ class _Corpus:
                 notes.append(f"{word!r} dropped: {problem}")
                 continue
             pieces = {extractor.info.name: counts for extractor, counts in zip(self.extractors, signature, strict=True)}
-            found.append(TargetContexts(word, left, right, pieces, self.classes.get(word)))
+            tag = self.tags.get(word)
+            found.append(TargetContexts(word, left, right, pieces, word_class_of(tag), tag))
             if len(found) == wanted:
                 break
         if uneven:
@@ -242,12 +267,14 @@ class _Corpus:
         frequent = [
             (word, list(where.items()))
             for word, where in places.items()
-            if len(where) >= 2 * grid and any(character.isalpha() for character in word)
+            if len(where) >= self.needed(grid)
+            and any(character.isalpha() for character in word)
+            and (self.only is None or word in self.only)
         ]
         frequent.sort(key=lambda item: (-len(item[1]), item[0]))
-        if self.classes:
-            first = [item for item in frequent if self.classes[item[0]] == "function"]
-            second = [item for item in frequent if self.classes[item[0]] == "content"]
+        if self.tags:
+            first = [item for item in frequent if word_class_of(self.tags[item[0]]) == "function"]
+            second = [item for item in frequent if word_class_of(self.tags[item[0]]) == "content"]
         else:
             half = (len(frequent) + 1) // 2
             first, second = frequent[:half], frequent[half:]
@@ -256,10 +283,12 @@ class _Corpus:
     def parts(
         self, word: str, places: list[tuple[int, int]], side: int, grid: int
     ) -> tuple[tuple[Words, ...], tuple[Words, ...]] | None:
-        """K left and K right parts of equal piece counts from disjoint sentences, or None."""
+        """K left and K right parts of equal piece counts, from disjoint sentences or (natural) the same; or None."""
         generator = generator_for(self.seed, "contexts", word, side)
         chosen = [places[i] for i in generator.permutation(len(places))[:_POOL]]
         occurrences = [self.occurrence(side, sentence, position) for sentence, position in chosen]
+        if self.natural:
+            return _natural_parts(occurrences, grid)
         lefts: dict[tuple[int, ...], dict[Words, int]] = defaultdict(dict)
         rights: dict[tuple[int, ...], dict[Words, int]] = defaultdict(dict)
         for item in occurrences:
@@ -284,6 +313,10 @@ class _Corpus:
             tuple(left[use_left[i]] for i in generator.permutation(len(use_left))[:grid]),
             tuple(right[use_right[i]] for i in generator.permutation(len(use_right))[:grid]),
         )
+
+    def needed(self, grid: int) -> int:
+        """Sentences that a target must occur in."""
+        return grid if self.natural else 2 * grid
 
     def occurrence(self, side: int, sentence: int, position: int) -> _Occurrence:
         window = self.sentences[sentence][position - side : position + side + 1]
@@ -317,11 +350,11 @@ class _Corpus:
         candidates = self.candidates(side, grid)
         most = max(candidates, key=lambda item: len(item[1]), default=None)
         seen = f"the most frequent is {most[0]!r} with {len(most[1])}" if most else "no word has so many"
+        parts = "left and right parts" if self.natural else f"left parts and {grid} others with right parts"
         return (
             f"direction shares need at least 2 target words, {found} found in {len(self.sentences)} different sentences"
-            f": a target needs {2 * grid} sentences in which it has {side} words on both sides ({seen}), {grid} of them "
-            f"with left parts and {grid} others with right parts of equal piece counts in "
-            f"{', '.join(extractor.info.name for extractor in self.extractors)}; give more or longer sentences "
+            f": a target needs {self.needed(grid)} sentences in which it has {side} words on both sides ({seen}), {grid} of "
+            f"them with {parts} of equal piece counts in {', '.join(extractor.info.name for extractor in self.extractors)}; give more or longer sentences "
             "(some two thousand are plenty), or a smaller side or grid"
         )
 
@@ -332,7 +365,29 @@ def piece_counts(alignment: Alignment, position: int) -> PieceCounts:
     return PieceCounts(min(pieces), len(pieces), len(alignment.pieces) - max(pieces) - 1)
 
 
-def _word_classes(sentences: Sequence[Words], upos: Sequence[Sequence[str]] | None) -> dict[str, str]:
+def word_class_of(upos: str | None) -> str | None:
+    """``content`` for the open classes of Universal Dependencies, else ``function``; None without a tag."""
+    return None if upos is None else "content" if upos in _OPEN_CLASSES else "function"
+
+
+def _natural_parts(occurrences: Sequence[_Occurrence], grid: int) -> tuple[tuple[Words, ...], tuple[Words, ...]] | None:
+    """The first K pairs, no part twice, of the piece counts that most pairs have."""
+    groups: dict[tuple[tuple[int, ...], tuple[int, ...]], list[tuple[Words, Words]]] = defaultdict(list)
+    seen: set[tuple[str, Words]] = set()
+    for item in occurrences:
+        parts = {("left", item.left), ("right", item.right)}
+        if not parts & seen:
+            seen |= parts
+            groups[item.before, item.after].append((item.left, item.right))
+    pairs = max(groups.items(), key=lambda group: (len(group[1]), group[0]))[1][:grid]
+    if len(pairs) < grid:
+        return None
+    left, right = zip(*pairs, strict=True)
+    return tuple(left), tuple(right)
+
+
+def _word_tags(sentences: Sequence[Words], upos: Sequence[Sequence[str]] | None) -> dict[str, str]:
+    """Every word's most frequent tag; empty without tags."""
     if upos is None:
         return {}
     if len(upos) != len(sentences):
@@ -343,6 +398,4 @@ def _word_classes(sentences: Sequence[Words], upos: Sequence[Sequence[str]] | No
             raise DataError(f"sentence {number}: {len(labels)} tags for {len(words)} words; give one tag per word")
         for word, tag in zip(words, labels, strict=True):
             tags[word][tag] += 1
-    return {
-        word: "content" if counts.most_common(1)[0][0] in _OPEN_CLASSES else "function" for word, counts in tags.items()
-    }
+    return {word: counts.most_common(1)[0][0] for word, counts in tags.items()}

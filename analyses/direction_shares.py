@@ -6,55 +6,79 @@ of two one-directional models has no interaction share whatever its weights; a m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from analyses.contexts import ContextSet, TargetContexts, collect_contexts, piece_counts
-from analyses.variance import two_way_effects, variance_components
+from analyses.context_variants import resample_contexts
+from analyses.contexts import ContextSet, collect_contexts
+from analyses.share_components import (
+    COMPONENTS,
+    CONTROL,
+    CROSSED,
+    MIX,
+    NORMED_MIX,
+    STANDARDISED,
+    Key,
+    NaturalStatistics,
+    crossed_components,
+    natural_statistics,
+    numerical_floor,
+    plain_components,
+    read_grids,
+    read_masked,
+)
 from extractors.base import Extractor, Sentence
 from extractors.foundation.bootstrap import Interval, bootstrap
-from extractors.foundation.errors import DataError, UsageError
+from extractors.foundation.errors import UsageError
 from extractors.foundation.progress import SILENT, Progress
-from extractors.foundation.randomness import generator_for
 from extractors.layers import Layers, select_layers
 from extractors.representation import ModelInfo
-from extractors.words import as_words
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     import pandas as pd
     from matplotlib.figure import Figure
 
+__all__ = [
+    "BY_CLASS",
+    "COMPONENTS",
+    "CONTROL",
+    "CROSSED",
+    "MIX",
+    "MODES",
+    "NORMED_MIX",
+    "STANDARDISED",
+    "DirectionShares",
+    "direction_shares",
+    "numerical_floor",
+]
+
 Array = npt.NDArray[np.float64]
 
-MODES = ("crossed",)
-"""How contexts are put together; left and right parts drawn independently of each other."""
+MODES = ("crossed", "natural", "resampled", "masked")
+"""How contexts are put together; each is the condition of its rows."""
 
-CROSSED, STANDARDISED, CONTROL = "crossed", "crossed standardised", "layer-normed additive"
-"""The conditions of the rows, see `DirectionShares`."""
+BY_CLASS = "by word class"
+"""Condition of the rows for one class of target words; the column `task` names the class."""
 
-COMPONENTS = ("left", "right", "interaction", "second_moment", "raw_second_moment")
-"""What is kept per target, each a sum over dimensions: V_L, V_R, V_LR, the mean over the grid of |h - corpus mean|^2,
-and the mean of |h|^2."""
-
-_SHARES = ("direction_share_left", "direction_share_right", "direction_share_interaction")
-_EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}
-_FLOOR_EPSILONS = 32
-
-Key = tuple[int, str, str]
+SHARES = ("direction_share_left", "direction_share_right", "direction_share_interaction", "contextual_share")
+"""The measures, in the order of an interval's columns."""
 
 
 @dataclass(frozen=True)
 class DirectionShares:
     """Direction shares of one model, by layer and part.
 
-    Conditions: ``crossed`` (vectors as they are), ``crossed standardised`` (each dimension divided by its standard
-    deviation over natural sentences, so that a few huge dimensions do not decide), ``layer-normed additive`` (a
-    control: layer norm of the purely additive part of the same grids, i.e. the interaction that a normalisation alone
-    would make).
+    Conditions in mode ``crossed``: ``crossed`` (vectors as they are), ``crossed standardised`` (each dimension divided by
+    its standard deviation over natural sentences, so that a few huge dimensions do not decide), ``layer-normed additive``
+    (a control: layer norm of the purely additive part of the same grids, i.e. the interaction that a normalisation alone
+    would make), and of all layers together ``scalar mix`` and ``scalar mix layer-normed``. The other modes have one
+    condition, of the mode's name.
     """
 
     info: ModelInfo
@@ -63,7 +87,7 @@ class DirectionShares:
     """Targets and contexts."""
     components: Mapping[Key, Array]
     """(layer, part, condition) -> array of shape (targets, 5), columns `COMPONENTS`; the units of the bootstrap, and
-    what paired comparisons of models on the same contexts start from."""
+    what paired comparisons of models on the same contexts start from. A scalar mix has layer None."""
     pooling: str
     """How the target's pieces became one vector."""
     data: str
@@ -72,6 +96,10 @@ class DirectionShares:
     """Bootstrap samples over targets."""
     seed: int
     """Seed of contexts, natural sentences and resampling."""
+    mode: str = CROSSED
+    """One of `MODES`; also the condition of the vectors as they are."""
+    notes: tuple[str, ...] = ()
+    """What a reader must know."""
 
     @property
     def floor(self) -> float:
@@ -83,13 +111,18 @@ class DirectionShares:
         """
         return numerical_floor(self.info.dtype)
 
-    def interval(self, layer: int, part: str = "whole", condition: str = "crossed") -> Interval:
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Layer numbers, in rising order."""
+        return tuple(sorted({layer for layer, _, _ in self.components if layer is not None}))
+
+    def interval(self, layer: int | None, part: str = "whole", condition: str | None = None) -> Interval:
         """Estimate with 95 % interval over targets.
 
         Parameters
         ----------
         layer, part, condition
-            A key of `components`.
+            A key of `components`; the condition is by default that of the mode.
 
         Returns
         -------
@@ -97,17 +130,51 @@ class DirectionShares:
             Arrays of shape (4,): shares of left, right and interaction, and the contextual share. Shares are NaN where
             the contextual variance is at the numerical floor.
         """
-        units = self.components[layer, part, condition]
-        result = bootstrap(units, _ratios, resamples=self.resamples, seed=self.seed)
-        # What is noise as it stands stays noise when divided or normed, however large it becomes by that.
-        for tested in (units, self.components[layer, part, CROSSED]):
-            sums = tested.sum(axis=0)
-            if sums[:3].sum() <= self.floor * sums[4]:
-                for array in (result.value, result.low, result.high):
-                    array[:3] = np.nan
+        condition = condition or self.mode
+        result = bootstrap(self.components[layer, part, condition], _ratios, resamples=self.resamples, seed=self.seed)
+        if not self.is_defined(layer, part, condition):
+            for array in (result.value, result.low, result.high):
+                array[:3] = np.nan
         return result
 
-    def slope(self, part: str = "whole", condition: str = CROSSED) -> Interval | None:
+    def is_defined(self, layer: int | None, part: str = "whole", condition: str | None = None) -> bool:
+        """Whether the contextual variance is above the numerical floor, so that there are shares of it."""
+        # What is noise as it stands stays noise when divided or normed, however large it becomes by that.
+        plain = self.mode if layer is not None else MIX
+        for tested in (condition or self.mode, plain):
+            sums = self.components[layer, part, tested].sum(axis=0)
+            if sums[:3].sum() <= self.floor * sums[4]:
+                return False
+        return True
+
+    def of_targets(self, chosen: Sequence[int]) -> DirectionShares:
+        """The same measurement for some of its targets.
+
+        Parameters
+        ----------
+        chosen : sequence of int
+            Their numbers, from 0.
+        """
+        targets = tuple(self.contexts.targets[i] for i in chosen)
+        components = {key: units[list(chosen)] for key, units in self.components.items()}
+        return replace(self, contexts=replace(self.contexts, targets=targets), components=components)
+
+    def by_class(self) -> dict[str, DirectionShares]:
+        """The measurement by class of the target word: ``content``, ``function``, and each UPOS tag, where known.
+
+        Returns
+        -------
+        dict
+            Class -> shares of its targets; classes with at least two targets.
+        """
+        members: dict[str, list[int]] = {}
+        for name in ("word_class", "upos"):
+            for number, target in enumerate(self.contexts.targets):
+                if (label := getattr(target, name)) is not None:
+                    members.setdefault(label, []).append(number)
+        return {label: self.of_targets(numbers) for label, numbers in members.items() if len(numbers) >= 2}
+
+    def slope(self, part: str = "whole", condition: str | None = None) -> Interval | None:
         """Least-squares slope of the interaction share over layers 1..L, with 95 % interval over targets.
 
         Each resample of targets gives a whole curve and so a slope: the layers of one model are not independent.
@@ -122,12 +189,11 @@ class DirectionShares:
         Interval or None
             Arrays of shape (1,), in share per layer; None if fewer than two contextual layers have a defined share.
         """
+        condition = condition or self.mode
         layers = [
             layer
-            for layer, other, variant in self.components
-            if layer > 0
-            and (other, variant) == (part, condition)
-            and np.isfinite(self.interval(layer, part, condition).value[2])
+            for layer in self.layers
+            if layer > 0 and (layer, part, condition) in self.components and self.is_defined(layer, part, condition)
         ]
         if len(layers) < 2:
             return None
@@ -144,13 +210,13 @@ class DirectionShares:
 
     def rows(self) -> list[dict[str, Any]]:
         """One mapping per number, for `extractors.foundation.results.tidy`."""
-        rows = [row for key in self.components for row in self._layer_rows(*key)]
+        rows = [row for key in self.components for row in self.rows_of(*key)]
         for part, condition in dict.fromkeys((part, condition) for _, part, condition in self.components):
             slope = self.slope(part, condition) if condition != CONTROL else None
             if slope is not None:
                 rows.append(
                     {
-                        **self._context(part, condition),
+                        **self.columns(part, condition),
                         "measure": "direction_share_interaction_slope",
                         "value": float(slope.value[0]),
                         "low": float(slope.low[0]),
@@ -159,9 +225,19 @@ class DirectionShares:
                         "n": slope.n,
                     }
                 )
-        return rows
+        return [*rows, *self._class_rows()]
 
-    def _context(self, part: str, condition: str) -> dict[str, Any]:
+    def _class_rows(self) -> Iterator[dict[str, Any]]:
+        """Whole vectors of mode ``crossed``, class by class."""
+        if self.mode != CROSSED:
+            return
+        for label, shares in self.by_class().items():
+            for layer in self.layers:
+                for row in shares.rows_of(layer, "whole", CROSSED):
+                    yield {**row, "condition": BY_CLASS, "task": label}
+
+    def columns(self, part: str = "whole", condition: str | None = None) -> dict[str, Any]:
+        """What all rows of a part and condition have in common."""
         return {
             "model": self.info.name,
             "family": self.info.family,
@@ -169,22 +245,24 @@ class DirectionShares:
             "part": part,
             "kind": "analysis",
             "data": self.data,
-            "condition": condition,
+            "condition": condition or self.mode,
             "pooling": self.pooling,
             "seed": self.seed,
         }
 
-    def _layer_rows(self, layer: int, part: str, condition: str) -> list[dict[str, Any]]:
+    def rows_of(self, layer: int | None, part: str, condition: str) -> list[dict[str, Any]]:
+        """The rows of one key of `components`: the shares and the contextual share, as far as they mean something."""
         interval = self.interval(layer, part, condition)
-        measures = ("direction_share_interaction",) if condition == CONTROL else (*_SHARES, "contextual_share")
+        # The control and the normalised mix are on a scale of their own, on which no corpus mean is known.
+        measures = {CONTROL: SHARES[2:3], NORMED_MIX: SHARES[:3]}.get(condition, SHARES)
         rows = []
         for measure in measures:
-            column = (*_SHARES, "contextual_share").index(measure)
+            column = SHARES.index(measure)
             rows.append(
                 {
-                    **self._context(part, condition),
+                    **self.columns(part, condition),
                     "layer": layer,
-                    "layer_name": self.info.layer_names[layer],
+                    "layer_name": None if layer is None else self.info.layer_names[layer],
                     "measure": measure,
                     "value": float(interval.value[column]),
                     "low": float(interval.low[column]),
@@ -207,19 +285,31 @@ class DirectionShares:
 
         figure = Figure(figsize=(6, 4), layout="constrained")
         axes = figure.add_subplot()
-        layers = sorted({layer for layer, _, _ in self.components})
-        intervals = [self.interval(layer) for layer in layers]
+        intervals = [self.interval(layer) for layer in self.layers]
         for column, label in enumerate(("left", "right", "interaction")):
-            axes.plot(layers, [interval.value[column] for interval in intervals], marker="o", label=label)
+            axes.plot(self.layers, [interval.value[column] for interval in intervals], marker="o", label=label)
             axes.fill_between(
-                layers,
+                self.layers,
                 [interval.low[column] for interval in intervals],
                 [interval.high[column] for interval in intervals],
                 alpha=0.2,
             )
-        axes.set(xlabel="layer", ylabel="share of contextual variance", title=self.info.name, xticks=layers)
+        axes.set(xlabel="layer", ylabel="share of contextual variance", title=self.info.name, xticks=self.layers)
         axes.legend()
         return figure
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to one small file; see `analyses.share_files.save_shares`."""
+        from analyses.share_files import save_shares
+
+        save_shares(self, path)
+
+    @staticmethod
+    def load(path: str | PathLike[str]) -> DirectionShares:
+        """Read a file written by `save`; see `analyses.share_files.load_shares`."""
+        from analyses.share_files import load_shares
+
+        return load_shares(path)
 
 
 def direction_shares(
@@ -227,11 +317,14 @@ def direction_shares(
     sentences: Sequence[Sentence],
     *,
     contexts: ContextSet | None = None,
+    mode: str | None = None,
     layers: Layers = "all",
     pooling: str = "mean",
-    mode: str = "crossed",
+    mix: Sequence[float] | None = None,
     batch_size: int = 32,
     natural: int = 500,
+    statistics: NaturalStatistics | None = None,
+    upos: Sequence[Sequence[str]] | None = None,
     resamples: int = 1000,
     seed: int = 0,
     data: str = "",
@@ -247,8 +340,17 @@ def direction_shares(
 
     where m is the mean vector of words in natural sentences and the mean runs over the grid: how much of the distance
     of a vector from the corpus mean is due to its context rather than to the word. Intervals: bootstrap over targets.
-    In a left-to-right model that reads nothing before a sentence (GPT-2) the first word is the attention sink, with a vector
-    many times as long as others: it is left out of mean and standard deviations.
+
+    Modes: ``crossed``, left and right parts from disjoint sentences; ``natural``, from the same K sentences, which biases
+    the shares, as the two sides of a sentence depend on each other; ``resampled``, words drawn anew from the corpus
+    (`resample_contexts`). ``masked`` is another estimand: for each pair (left[k], right[k]) either side is present or
+    masked (`analyses.masking`), and V_u are squared effects of presence (`presence_effects`), averaged over pairs, not
+    variances over contexts; the mean of |h - m|^2 then runs over the four cells.
+
+    The scalar mix of all layers, sum_l s_l h_l (Peters et al. 2018), of two one-directional models has no interaction
+    either. Layer norm before mixing makes some: it divides by a deviation that depends on both sides. Mean and deviation
+    are those of the sentence, over all its words and dimensions; AllenNLP's code takes them over the whole batch, so that
+    vectors depend on which sentences are read together.
 
     One grid is in memory at a time. ELMo's halves at layer 0, the same context-free vector twice, are left out.
 
@@ -259,17 +361,24 @@ def direction_shares(
     sentences : sequence of str or of sequences of str
         The corpus: for natural sentences, and for contexts if none are given.
     contexts : ContextSet, optional
-        Give the same set to several models to compare them; by default collected for this model with `seed`.
+        Give the same set to several models to compare them; by default collected for this model with `seed` (in mode
+        ``masked`` natural ones).
+    mode : {"crossed", "natural", "resampled", "masked"}, optional
+        How contexts are put together; by default that of `contexts`, else ``crossed``.
     layers : str, int or sequence of int
-        Which layers, see `select_layers`.
+        Which layers, see `select_layers`. The scalar mix needs all.
     pooling : {"first", "last", "mean", "max"}
         How the pieces of the target become one vector.
-    mode : {"crossed"}
-        How contexts are put together.
+    mix : sequence of float, optional
+        Weights s_0..s_L of the scalar mix; by default all equal, with sum 1.
     batch_size : int
         Sentences per forward pass.
     natural : int
         Number of natural sentences (drawn at random; all, if there are fewer) for mean and standard deviations.
+    statistics : NaturalStatistics, optional
+        What `natural_statistics` gave for this model, layers and pooling, to spare reading the natural sentences again.
+    upos : sequence of sequences of str, optional
+        Universal part-of-speech tags of the sentences, for contexts collected here.
     resamples : int
         Bootstrap samples.
     seed : int
@@ -287,7 +396,8 @@ def direction_shares(
     Raises
     ------
     UsageError
-        For an unknown mode, layer or pooling, or fewer than one natural sentence.
+        For an unknown mode, layer or pooling, contexts of another mode, fewer than one natural sentence, weights or
+        statistics that do not fit, or masks where the model has none and reads no placeholder.
     DataError
         If the corpus holds fewer than two targets, or `contexts` do not have constant lengths in this model's pieces.
 
@@ -296,45 +406,48 @@ def direction_shares(
     Sobol (1993), Sensitivity estimates for nonlinear mathematical models. Gamboa, Janon, Klein and Lagnoux (2014),
     Sensitivity analysis for multidimensional and functional outputs.
     """
-    if mode not in MODES:
-        raise UsageError(f"mode {mode!r} is unknown; choose one of {', '.join(MODES)}")
-    if natural < 1:
-        raise UsageError(f"natural={natural} sentences cannot give a corpus mean; give at least 1 (default 500)")
+    mode = mode or (contexts.mode if contexts is not None else CROSSED)
+    _check_mode(mode, contexts)
     info = extractor.info
     chosen = select_layers(layers, info.layer_names, model=info.name)
+    weights = _mix_weights(mix, info, chosen) if mode == CROSSED else None
     if contexts is None:
-        contexts = collect_contexts([extractor], sentences, seed=seed)
+        collected = "natural" if mode == "masked" else mode.replace("resampled", CROSSED)
+        contexts = collect_contexts([extractor], sentences, seed=seed, upos=upos, mode=collected)
+        if mode == "resampled":
+            contexts = resample_contexts([extractor], sentences, contexts)
         for note in contexts.notes:
             progress.note(f"{info.name}: {note}")
-    if not sentences:
-        raise DataError("the corpus is empty: natural sentences are needed for the corpus mean; give sentences")
-    drawn = generator_for(seed, "natural sentences").permutation(len(sentences))[:natural]
-    sample = [as_words(sentences[i], where=f"sentence {i + 1}") for i in sorted(drawn)]
-    mean, weight = _natural_statistics(extractor, sample, chosen, pooling, batch_size, progress)
+    if statistics is None:
+        statistics = natural_statistics(
+            extractor,
+            sentences,
+            layers=chosen,
+            pooling=pooling,
+            natural=natural,
+            batch_size=batch_size,
+            seed=seed,
+            progress=progress,
+        )
+    elif (statistics.info, statistics.layers, statistics.pooling) != (info, chosen, pooling):
+        raise UsageError(f"the statistics given are not of {info.name} with these layers and pooling; leave them out")
 
-    keys = [
-        (layer, part, condition)
-        for layer in chosen
-        for part in info.parts
-        if part == "whole" or layer > 0
-        for condition in (CROSSED, STANDARDISED, CONTROL)
-    ]
-    units: dict[Key, list[Array]] = {key: [] for key in keys}
-    total = sum(len(target.left) * len(target.right) for target in contexts.targets)
-    with progress.task(f"{info.name}: direction shares", total) as task:
-        for target in contexts.targets:
-            grid = _grid(extractor, target, chosen, pooling, batch_size)
-            for i, layer in enumerate(chosen):
-                measured = _components(grid[i], mean[i])
-                for part, dimensions in info.parts.items():
-                    if part != "whole" and layer == 0:
-                        continue
-                    here = measured[:, dimensions]
-                    units[layer, part, CROSSED].append(here.sum(axis=1))
-                    units[layer, part, STANDARDISED].append(here @ weight[i, dimensions])
-                    control = _layer_norm(two_way_effects(grid[i][..., dimensions]).additive)
-                    units[layer, part, CONTROL].append(_components(control, np.zeros(control.shape[-1])).sum(axis=1))
-            task.advance(len(target.left) * len(target.right))
+    masked = mode == "masked"
+    if masked:
+        stream = read_masked(extractor, contexts, chosen, pooling, batch_size)
+    else:
+        stream = read_grids(extractor, contexts, chosen, pooling, batch_size, moments=weights is not None)
+    units: dict[Key, list[Array]] = {}
+    total = sum(_sentence_count(len(target.left), len(target.right), masked) for target in contexts.targets)
+    with progress.task(f"{info.name}: direction shares, {mode}", total) as task:
+        for target, cells in zip(contexts.targets, stream, strict=True):
+            if mode == CROSSED:
+                found = crossed_components(cells, statistics, info.parts, weights)
+            else:
+                found = plain_components(cells, statistics, info.parts, mode, masked=masked)
+            for key, sums in found:
+                units.setdefault(key, []).append(sums)
+            task.advance(_sentence_count(len(target.left), len(target.right), masked))
     return DirectionShares(
         info=info,
         contexts=contexts,
@@ -343,99 +456,39 @@ def direction_shares(
         data=data,
         resamples=resamples,
         seed=seed,
+        mode=mode,
     )
 
 
-def numerical_floor(dtype: str) -> float:
-    """Relative variance below which differences are rounding noise in a network of that precision: (32 eps)^2."""
-    return (_FLOOR_EPSILONS * _EPSILON[dtype]) ** 2
+def _check_mode(mode: str, contexts: ContextSet | None) -> None:
+    if mode not in MODES:
+        raise UsageError(f"mode {mode!r} is unknown; choose one of {', '.join(MODES)}")
+    if contexts is None or mode == contexts.mode or (mode == "masked" and contexts.mode != "resampled"):
+        return
+    how = {
+        "resampled": "make them with resample_contexts(models, sentences, contexts)",
+        "masked": "give crossed or natural ones",
+    }.get(mode, f"collect them with collect_contexts(models, sentences, mode={mode!r})")
+    raise UsageError(f"mode {mode!r} cannot be measured on contexts of mode {contexts.mode!r}; {how}")
 
 
-def _grid(
-    extractor: Extractor, target: TargetContexts, layers: tuple[int, ...], pooling: str, batch_size: int
-) -> Array:
-    """Vectors of the target in all composed sentences, shape (layers, K_L, K_R, dim), float64."""
-    sentences = list(target.sentences())
-    grid: Array | None = None
-    lengths = set()
-    for number, item in enumerate(extractor.extract(sentences, layers=layers, pooling=pooling, batch_size=batch_size)):
-        vectors = item.hidden[:, target.position]
-        if grid is None:
-            grid = np.empty((vectors.shape[0], len(sentences), vectors.shape[1]), dtype=np.float64)
-        grid[:, number] = vectors
-        lengths.add(piece_counts(item.alignment, target.position))
-        if len(lengths) > 1 or item.windows > 1:
-            raise DataError(
-                f"the contexts of {target.word!r} do not have one constant length in the pieces of "
-                f"{extractor.info.name}, or are longer than it reads; collect contexts for all models together: "
-                "collect_contexts([model, other_model], sentences)"
-            )
-    assert grid is not None
-    return grid.reshape(grid.shape[0], len(target.left), len(target.right), grid.shape[2])
+def _mix_weights(mix: Sequence[float] | None, info: ModelInfo, chosen: tuple[int, ...]) -> Array | None:
+    """Weights of the scalar mix; None if not all layers are read."""
+    if chosen != info.layers:
+        if mix is not None:
+            raise UsageError(f"a scalar mix of {info.name} needs all its layers; choose layers='all', or leave mix out")
+        return None
+    weights = np.full(len(chosen), 1 / len(chosen)) if mix is None else np.asarray(mix, dtype=np.float64)
+    if weights.shape != (len(chosen),) or not np.isfinite(weights).all() or not weights.any():
+        raise UsageError(f"mix={mix!r} are not {len(chosen)} finite weights, one for each layer of {info.name}")
+    return weights
 
 
-def _components(grid: Array, mean: Array) -> Array:
-    """The five `COMPONENTS` per dimension, shape (5, dim)."""
-    variances = variance_components(grid)
-    moments = [np.square(grid - mean).mean(axis=(0, 1)), np.square(grid).mean(axis=(0, 1))]
-    return np.stack([variances.left, variances.right, variances.interaction, *moments])
+def _sentence_count(left: int, right: int, masked: bool) -> int:
+    return 3 * left + 1 if masked else left * right
 
 
 def _ratios(sums: Array) -> Array:
     """Sums of components (..., 5) -> three shares and the contextual share (..., 4)."""
     variance = sums[..., :3].sum(axis=-1, keepdims=True)
     return np.concatenate([sums[..., :3] / variance, variance / sums[..., 3:4]], axis=-1)
-
-
-def _layer_norm(vectors: Array) -> Array:
-    """Layer norm over the last axis, without gain and bias; a constant vector becomes zero."""
-    centred = vectors - vectors.mean(axis=-1, keepdims=True)
-    deviation = np.sqrt(np.square(centred).mean(axis=-1, keepdims=True))
-    normed: Array = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
-    return normed
-
-
-def _natural_statistics(
-    extractor: Extractor,
-    sentences: Sequence[Sentence],
-    layers: tuple[int, ...],
-    pooling: str,
-    batch_size: int,
-    progress: Progress,
-) -> tuple[Array, Array]:
-    """Mean of words in natural sentences, and the weights of standardisation (1 / variance), both (layers, dim).
-
-    A dimension whose variance is at the numerical floor, relative to its own mean square or to that of the average
-    dimension, gets weight 0: it carries rounding noise only.
-
-    Raises
-    ------
-    DataError
-        If only first words of a model that reads nothing before them are given.
-    """
-    causal = extractor.info.directionality == "left-to-right"
-    count = 0
-    mean = np.zeros((len(layers), 1))
-    squares = np.zeros((len(layers), 1))
-    for item in extractor.extract(sentences, layers=layers, pooling=pooling, batch_size=batch_size, progress=progress):
-        vectors = item.hidden.astype(np.float64)
-        if causal and item.alignment.word_pieces[0][0] == 0:
-            vectors = vectors[:, 1:]
-        n = vectors.shape[1]
-        if n == 0:
-            continue
-        # Merging means and squared deviations (Chan, Golub & LeVeque 1979): E h^2 - m^2 would lose constant dimensions.
-        own = vectors.mean(axis=1)
-        delta = own - mean
-        squares = squares + np.square(vectors - own[:, None]).sum(axis=1) + delta**2 * (count * n / (count + n))
-        mean = mean + delta * (n / (count + n))
-        count += n
-    if count == 0:
-        raise DataError(
-            f"all {len(sentences)} natural sentences have one word only; give longer sentences, or more of them"
-        )
-    variance = squares / count
-    size = variance + mean**2
-    floor = numerical_floor(extractor.info.dtype) * np.maximum(size, size.mean(axis=1, keepdims=True))
-    weight = np.divide(1.0, variance, out=np.zeros_like(variance), where=variance > floor)
-    return mean, weight

@@ -138,3 +138,46 @@ def variance_components(grid: npt.ArrayLike) -> VarianceComponents:
         right=(mean_square_right - interaction) / rows,
         interaction=interaction,
     )
+
+
+def presence_effects(cells: npt.ArrayLike) -> VarianceComponents:
+    r"""Squared effects of the presence of a left and a right context, from 2 x 2 cells: each side present or masked.
+
+    The functional ANOVA of one sentence over the four equally likely cells, which are all there are: the mean squares of
+    its effects are exact, not estimates, and add up to the mean squared distance of the cells from their mean. With
+    main effect E_L = (h[1, 0] + h[1, 1] - h[0, 0] - h[0, 1]) / 2 and d = h[1, 1] - h[1, 0] - h[0, 1] + h[0, 0],
+
+        Q_L = E_L^2 / 4,   Q_R = E_R^2 / 4,   Q_LR = d^2 / 16.
+
+    Parameters
+    ----------
+    cells : array of shape (..., 2, 2, dim)
+        ``cells[..., l, r, :]``: left side masked (0) or present (1), right side likewise.
+
+    Returns
+    -------
+    VarianceComponents
+        Three arrays of shape (..., dim), float64.
+
+    Raises
+    ------
+    ValueError
+        If the cells are not 2 x 2.
+
+    Examples
+    --------
+    >>> parts = presence_effects([[[0.0], [0.0]], [[0.0], [4.0]]])
+    >>> parts.left, parts.right, parts.interaction
+    (array([1.]), array([1.]), array([1.]))
+    """
+    values = np.asarray(cells, dtype=np.float64)
+    if values.ndim < 3 or values.shape[-3:-1] != (2, 2):
+        raise ValueError(f"cells have shape (..., 2, 2, dim), got {values.shape}")
+    neither, right, left, both = (values[..., i, j, :] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
+    # Differences first: a constant that all cells share cancels exactly.
+    with_left, alone_left, with_right, alone_right = both - right, left - neither, both - left, right - neither
+    return VarianceComponents(
+        left=np.square(with_left + alone_left) / 16,
+        right=np.square(with_right + alone_right) / 16,
+        interaction=np.square(with_left - alone_left) / 16,
+    )

@@ -189,7 +189,7 @@ def test_contexts_of_another_model_are_refused(fake: Any, corpus: Corpus) -> Non
 def test_wrong_options_are_refused(sided: Any, part_vector: Any, corpus: Corpus) -> None:
     model = sided(lambda left, right: part_vector(left))
     with pytest.raises(UsageError, match="crossed"):
-        direction_shares(model, corpus, mode="natural")
+        direction_shares(model, corpus, mode="sideways")
     with pytest.raises(UsageError, match="layers 0 to 1"):
         direction_shares(model, corpus, layers=2)
     with pytest.raises(UsageError, match="natural=0"):
