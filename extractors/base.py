@@ -7,8 +7,9 @@ length, restoring the order and stitching windows live here, once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -17,7 +18,15 @@ import numpy as np
 from extractors.foundation.errors import ModelError, UsageError
 from extractors.foundation.progress import SILENT, Progress
 from extractors.layers import Layers, select_layers
-from extractors.representation import POOLINGS, Alignment, FloatArray, ModelInfo, SentenceRepresentation
+from extractors.representation import (
+    ATTENTION_VARIANTS,
+    POOLINGS,
+    Alignment,
+    AttentionMaps,
+    FloatArray,
+    ModelInfo,
+    SentenceRepresentation,
+)
 from extractors.words import as_words
 
 Sentence = str | Sequence[str]
@@ -62,6 +71,8 @@ class WindowOutput:
     """(attention layers, heads, words, words)."""
     attention_special: FloatArray | None = None
     """(attention layers, heads, words)."""
+    variants: Mapping[str, AttentionMaps] = field(default_factory=dict)
+    """The variants of attention asked for."""
 
 
 def _refuse_bare_text(sentences: object) -> None:
@@ -80,9 +91,12 @@ class Extractor(ABC):
     ----------
     info : ModelInfo
         What the model is: layers, parts, directionality, checksum.
+    attention_variants : tuple of str
+        What is given beside plain attention maps, see `with_attention_variants`.
     """
 
     info: ModelInfo
+    attention_variants: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Name, family, layers and size, for interactive sessions."""
@@ -111,6 +125,58 @@ class Extractor(ABC):
             Shares the network with this one.
         """
         return self
+
+    def attention_gap(self, variant: str) -> str | None:
+        """Say why the model cannot give a variant of its attention maps; None if it can.
+
+        Parameters
+        ----------
+        variant : str
+            One of `extractors.representation.ATTENTION_VARIANTS`.
+
+        Returns
+        -------
+        str or None
+            The reason, in plain words.
+        """
+        if self.info.heads is None:
+            return f"{self.info.name} ({self.info.family}) has no attention"
+        return f"{variant} attention is not available for models of type {self.info.family}"
+
+    def with_attention_variants(self, *variants: str) -> Extractor:
+        """The same model, giving variants of its attention maps wherever it is asked for attention.
+
+        They are made batch by batch from what the forward pass computes anyway and come as
+        `SentenceRepresentation.attention_variants`, beside the plain maps.
+
+        Parameters
+        ----------
+        *variants : {"rollout", "norm-weighted"}
+            ``rollout``: for layer l the product A_l ... A_1 over layers, with A the mean map of a layer's heads between
+            pieces (special tokens included) plus the identity, rows renormalised to 1 (Abnar & Zuidema 2020).
+            ``norm-weighted``: per head, each attention weight times the norm of f(x) = (x W_V + b_V) W_O, what the piece
+            attended to adds to the output; rows renormalised to 1 (Kobayashi et al. 2020). Both are then taken to words.
+
+        Returns
+        -------
+        Extractor
+            Shares the network with this one. Changes to its weights afterwards may go unnoticed.
+
+        Raises
+        ------
+        UsageError
+            For an unknown variant, or one that the model cannot give.
+        """
+        for variant in variants:
+            if variant not in ATTENTION_VARIANTS:
+                raise UsageError(
+                    f"attention variant {variant!r} is unknown; choose from {', '.join(ATTENTION_VARIANTS)}"
+                )
+            if reason := self.attention_gap(variant):
+                raise UsageError(f"{reason}; leave it out")
+        other = copy(self)
+        other.attention_variants = tuple(dict.fromkeys(variants))
+        return other
 
     def with_masks(self) -> Extractor:
         """The same model, reading a word spelt `extractors.words.MASK_WORD` (``[MASK]``) as its own mask.
@@ -222,6 +288,7 @@ class Extractor(ABC):
         source = enumerate(sentences, start=1)
         number = 0
         maps = (self.info.heads or 0) * sum(layer > 0 for layer in layers) if attention else 0
+        maps *= 1 + len(self.attention_variants)
         with progress.task(f"{self.info.name}: reading sentences", total) as task:
             while prepared := self._read_chunk(source, batch_size * _BATCHES_PER_CHUNK, maps):
                 jobs = [(i, j) for i, item in enumerate(prepared) for j in range(len(item.windows))]
@@ -266,20 +333,24 @@ class Extractor(ABC):
     ) -> SentenceRepresentation:
         words = item.alignment.words
         hidden, attention, special = outputs[0].hidden, outputs[0].attention, outputs[0].attention_special
+        variants = outputs[0].variants
         if len(item.windows) > 1:
             hidden = np.empty((hidden.shape[0], len(words), hidden.shape[2]), dtype=hidden.dtype)
-            if attention is not None and special is not None:
-                attention = np.zeros((*attention.shape[:2], len(words), len(words)), dtype=attention.dtype)
-                special = np.empty((*special.shape[:2], len(words)), dtype=special.dtype)
             for window, output in zip(item.windows, outputs, strict=True):
-                whole = slice(*window.keep)
                 local = slice(window.keep[0] - window.start, window.keep[1] - window.start)
-                hidden[:, whole] = output.hidden[:, local]
-                if attention is not None and special is not None:
-                    assert output.attention is not None
-                    assert output.attention_special is not None
-                    attention[:, :, whole, window.start : window.stop] = output.attention[:, :, local]
-                    special[:, :, whole] = output.attention_special[:, :, local]
+                hidden[:, slice(*window.keep)] = output.hidden[:, local]
+            plain = [
+                AttentionMaps(output.attention, output.attention_special)
+                for output in outputs
+                if output.attention is not None and output.attention_special is not None
+            ]
+            if plain:
+                whole = _stitch_maps(item.windows, plain, len(words))
+                attention, special = whole.words, whole.special
+            variants = {
+                name: _stitch_maps(item.windows, [output.variants[name] for output in outputs], len(words))
+                for name in variants
+            }
         return SentenceRepresentation(
             words=words,
             hidden=hidden,
@@ -290,4 +361,18 @@ class Extractor(ABC):
             attention_special=special,
             attention_layers=tuple(layer for layer in layers if layer > 0) if attention is not None else (),
             windows=len(item.windows),
+            attention_variants=variants,
         )
+
+
+def _stitch_maps(windows: Sequence[Window], maps: Sequence[AttentionMaps], words: int) -> AttentionMaps:
+    """Maps of a whole sentence from those of its windows; attention between words that share no window is 0."""
+    first = maps[0].words
+    attention = np.zeros((*first.shape[:2], words, words), dtype=first.dtype)
+    special = np.empty((*first.shape[:2], words), dtype=first.dtype)
+    for window, part in zip(windows, maps, strict=True):
+        whole = slice(*window.keep)
+        local = slice(window.keep[0] - window.start, window.keep[1] - window.start)
+        attention[:, :, whole, window.start : window.stop] = part.words[:, :, local]
+        special[:, :, whole] = part.special[:, :, local]
+    return AttentionMaps(attention, special)

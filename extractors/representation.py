@@ -16,6 +16,10 @@ DIRECTIONALITIES = ("bidirectional", "left-to-right", "right-to-left", "concaten
 """``concatenated``: two one-directional models side by side, as in ELMo. ``unknown``: vectors of a file that does not say
 which model made them."""
 
+ATTENTION_VARIANTS = ("rollout", "norm-weighted")
+"""Attention maps beside the plain ones: ``rollout`` follows attention through all layers up to one (Abnar & Zuidema 2020),
+``norm-weighted`` weighs it by the size of what is read (Kobayashi et al. 2020)."""
+
 FloatArray = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
 
@@ -41,7 +45,7 @@ class ModelInfo:
     """Part name -> slice of the dimensions: ``whole``, and for ELMo ``forward`` and ``backward``. At layer 0 of ELMo the
     two halves are the same context-free vector and say nothing about direction."""
     heads: int | None = None
-    """Attention heads per layer; None without attention."""
+    """Attention heads per layer, of both models where two stand side by side; None without attention."""
     max_pieces: int | None = None
     """Longest input in pieces, special tokens included; None without a limit."""
     parameters: int = 0
@@ -58,6 +62,8 @@ class ModelInfo:
     """Whether the model has a mask that stands for a word, so that `Extractor.with_masks` works."""
     seed: int | None = None
     """Seed that untrained weights were drawn from; None for trained weights."""
+    head_parts: Mapping[str, slice] = field(default_factory=lambda: MappingProxyType({}))
+    """``forward`` and ``backward`` -> slice of a layer's heads, where two one-directional models stand side by side."""
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -77,6 +83,17 @@ class Alignment:
     """For each word the positions of its pieces in `pieces`; never empty."""
     replaced: tuple[int, ...] = ()
     """Words (0-based) that the tokenizer maps to nothing (control characters, say) and that stand as its unknown token."""
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Attention of one sentence between words, of one variant."""
+
+    words: FloatArray
+    """Shape (attention layers, heads, words, words), see `SentenceRepresentation.attention`. Rollout joins the heads: its second
+    axis has one entry, or one for each of two models side by side."""
+    special: FloatArray
+    """What goes to special tokens, shape (attention layers, heads, words)."""
 
 
 @dataclass(frozen=True)
@@ -103,3 +120,5 @@ class SentenceRepresentation:
     """Layer numbers of the first axis of `attention`; layer l's heads compute layer l (1..L) from layer l - 1."""
     windows: int = 1
     """How many windows the sentence was read in (more than 1 only beyond the model's longest input)."""
+    attention_variants: Mapping[str, AttentionMaps] = field(default_factory=lambda: MappingProxyType({}))
+    """Variant -> its maps, those asked for by `Extractor.with_attention_variants`."""

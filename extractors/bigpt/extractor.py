@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from extractors.base import Extractor, Prepared, Window, WindowOutput
 from extractors.bigpt.config import DIRECTIONS, BigptConfig
 from extractors.foundation.errors import AlignmentError, ModelError
 from extractors.huggingface.alignment import WordTokenizer, divide_into_windows
+from extractors.huggingface.attention import output_factors, value_norms
+from extractors.huggingface.reduction import PLAIN, batch_word_maps
 from extractors.native import CONFIG_FILE, WEIGHTS_FILE, checksum_of, load_network, read_config
 from extractors.pooling import pool_pieces
-from extractors.representation import FloatArray, ModelInfo
+from extractors.representation import AttentionMaps, FloatArray, ModelInfo
 
 if TYPE_CHECKING:
+    import torch
+
     from extractors.bigpt.network import Bigpt
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -34,6 +39,9 @@ class BigptExtractor(Extractor):
 
     Pooling works within each half, in the order in which its tower reads: with ``last`` the vector of a word is the last piece
     that each tower reads (the word's first piece for the backward tower), at which the tower has read the whole word.
+
+    Attention maps hold the heads of the forward tower and then those of the backward tower (`info.head_parts`), both in the order
+    of the text. Each tower's boundary piece counts as a special token.
 
     Attributes
     ----------
@@ -61,6 +69,10 @@ class BigptExtractor(Extractor):
         if len(self._words.prefix) != 1 or len(self._words.suffix) != 1:
             raise ModelError(f"the tokenizer of {info.source} must put one boundary piece on each side of a sentence")
 
+    def attention_gap(self, variant: str) -> str | None:
+        """None: each tower gives its own rollout, and norm-weighted maps of its heads."""
+        return None
+
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
         sentence = self._words(words, where)
         lengths = [len(ids) for ids in sentence.ids]
@@ -86,6 +98,7 @@ class BigptExtractor(Extractor):
         longest = max(window.length for window in windows)
         lengths = torch.from_numpy(np.concatenate([window.payload[1] for window in windows]))
         halves: list[FloatArray] = []
+        maps: list[list[dict[str, AttentionMaps]]] = []
         for direction, boundary in zip(DIRECTIONS, (self._words.prefix, self._words.suffix), strict=True):
             forward = direction == "forward"
             ids = np.zeros((len(windows), longest), dtype=np.int64)
@@ -99,13 +112,64 @@ class BigptExtractor(Extractor):
             device = self.network.words.weight.device
             chosen = torch.from_numpy(np.concatenate(places)).to(device)
             how = pooling if forward else _TURNED.get(pooling, pooling)
+            seen = _Observed(self.network.tower(direction).blocks, "norm-weighted" in self.attention_variants)
             with torch.inference_mode():
-                states = self.network(torch.from_numpy(ids).to(device), direction, depth=max(layers))
+                states = self.network(
+                    torch.from_numpy(ids).to(device),
+                    direction,
+                    depth=max(layers),
+                    observer=seen.add if attention else None,
+                )
                 pooled = [pool_pieces(states[layer].flatten(0, 1)[chosen], lengths.to(device), how) for layer in layers]
             halves.append(torch.stack(pooled).cpu().numpy())
+            if attention:
+                maps.append(
+                    batch_word_maps(
+                        seen.maps,
+                        seen.norms,
+                        layers,
+                        [_owners(window, forward) for window in windows],
+                        heads=self.config.n_heads,
+                        dtype=self.info.dtype,
+                        variants=self.attention_variants,
+                    )
+                )
         hidden = np.concatenate(halves, axis=-1)
         stops = np.cumsum([window.stop - window.start for window in windows])
-        return [WindowOutput(part.copy()) for part in np.split(hidden, stops[:-1], axis=1)]
+        vectors = [part.copy() for part in np.split(hidden, stops[:-1], axis=1)]
+        if not attention:
+            return [WindowOutput(part) for part in vectors]
+        outputs = []
+        for part, *towers in zip(vectors, *maps, strict=True):
+            both = {name: _side_by_side([tower[name] for tower in towers]) for name in towers[0]}
+            plain = both.pop(PLAIN)
+            outputs.append(WindowOutput(part, plain.words, plain.special, both))
+        return outputs
+
+
+class _Observed:
+    """Attention maps of a tower's blocks, and the norms of what its heads read if asked for, as a forward pass goes by."""
+
+    def __init__(self, blocks: Iterable[Any], norms: bool) -> None:
+        self.maps: list[torch.Tensor] = []
+        self.norms: list[torch.Tensor] = []
+        self._factors = [output_factors(block.mix.weight.T, block.heads) for block in blocks] if norms else []
+
+    def add(self, weights: torch.Tensor, values: torch.Tensor) -> None:
+        if self._factors:
+            self.norms.append(value_norms(values, self._factors[len(self.norms)]))
+        self.maps.append(weights)
+
+
+def _owners(window: Window, forward: bool) -> npt.NDArray[np.int64]:
+    """The word of each piece in a tower's reading order, -1 for the boundary piece."""
+    words = np.repeat(np.arange(window.stop - window.start), window.payload[1])
+    return np.concatenate([[-1], words if forward else words[::-1]])
+
+
+def _side_by_side(towers: Sequence[AttentionMaps]) -> AttentionMaps:
+    words = np.concatenate([tower.words for tower in towers], axis=1)
+    return AttentionMaps(words, np.concatenate([tower.special for tower in towers], axis=1))
 
 
 def load_bigpt(
@@ -158,6 +222,10 @@ def load_bigpt(
         hidden_size=2 * width,
         directionality="concatenated",
         parts=MappingProxyType({"whole": slice(None), "forward": slice(0, width), "backward": slice(width, 2 * width)}),
+        heads=2 * config.n_heads,
+        head_parts=MappingProxyType(
+            {"forward": slice(0, config.n_heads), "backward": slice(config.n_heads, 2 * config.n_heads)}
+        ),
         max_pieces=config.n_positions + 1,
         parameters=sum(parameter.numel() for parameter in network.parameters()),
         dtype=dtype,

@@ -6,11 +6,16 @@ reading order. They share word and position vectors, and nothing that depends on
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from extractors.bigpt.config import DIRECTIONS, BigptConfig
+
+Observer = Callable[[Tensor, Tensor], None]
+"""Is given the attention map of a block, (sentences, heads, pieces, pieces), and its values, (sentences, heads, pieces, head_dim)."""
 
 
 class Block(torch.nn.Module):
@@ -29,17 +34,32 @@ class Block(torch.nn.Module):
         self.expand = torch.nn.Linear(width, config.intermediate_size)
         self.contract = torch.nn.Linear(config.intermediate_size, width)
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Map (sentences, pieces, dim) to the same shape; position t depends on positions up to t."""
+    def forward(self, hidden: Tensor, observer: Observer | None = None) -> Tensor:
+        """Map (sentences, pieces, dim) to the same shape; position t depends on positions up to t.
+
+        The fused kernel computes no map: for an observer attention is written out.
+        """
         normed = self.attention_norm(hidden)
         query, key, value = (
             linear(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for linear in (self.query, self.key, self.value)
         )
-        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        if observer is None:
+            attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        else:
+            weights = _causal_weights(query, key)
+            observer(weights, value)
+            attended = weights @ value
         hidden = hidden + self.mix(attended.transpose(1, 2).flatten(-2))
         fed: Tensor = self.contract(functional.gelu(self.expand(self.feed_norm(hidden))))
         return hidden + fed
+
+
+def _causal_weights(query: Tensor, key: Tensor) -> Tensor:
+    """Softmax over positions up to each one; exactly 0 beyond."""
+    later = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).triu(1)
+    scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
+    return scores.masked_fill(later, -torch.inf).softmax(-1)
 
 
 class Tower(torch.nn.Module):
@@ -64,7 +84,9 @@ class Bigpt(torch.nn.Module):
         """The tower that reads ``forward`` or ``backward``."""
         return {"forward": self.forward_tower, "backward": self.backward_tower}[direction]
 
-    def forward(self, ids: Tensor, direction: str, *, depth: int | None = None) -> list[Tensor]:
+    def forward(
+        self, ids: Tensor, direction: str, *, depth: int | None = None, observer: Observer | None = None
+    ) -> list[Tensor]:
         """Run one tower.
 
         Parameters
@@ -76,6 +98,8 @@ class Bigpt(torch.nn.Module):
             Which tower.
         depth : int, optional
             Run layers 0..depth only; default all.
+        observer : callable, optional
+            Is called with the attention map and the values of each block that runs, from the first on.
 
         Returns
         -------
@@ -86,7 +110,7 @@ class Bigpt(torch.nn.Module):
         total = len(tower.blocks)
         states = [self.words(ids) + self.positions.weight[: ids.shape[1]]]
         for block in tower.blocks[: total if depth is None else depth]:
-            states.append(block(states[-1]))
+            states.append(block(states[-1], observer))
         if len(states) == total + 1:
             states[-1] = tower.norm(states[-1])
         return states

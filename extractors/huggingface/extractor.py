@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +14,11 @@ import numpy.typing as npt
 from extractors.base import Extractor, Prepared, Window, WindowOutput
 from extractors.foundation.errors import AlignmentError, ModelError
 from extractors.huggingface.alignment import WordTokenizer, divide_into_windows
-from extractors.huggingface.attention import word_attention
 from extractors.huggingface.network import Network
+from extractors.huggingface.reduction import PLAIN, batch_word_maps
+from extractors.huggingface.values import ValueReader, missing_values, value_reader
 from extractors.pooling import pool_pieces
 from extractors.representation import ModelInfo
-
-if TYPE_CHECKING:
-    import torch
 
 
 class HuggingFaceExtractor(Extractor):
@@ -49,6 +48,7 @@ class HuggingFaceExtractor(Extractor):
         self.overlap = overlap
         self._network = network
         self._words = words
+        self._values: ValueReader | None = None
 
     @property
     def model(self) -> Any:
@@ -85,6 +85,26 @@ class HuggingFaceExtractor(Extractor):
             super().with_masks()
         other = copy(self)
         other._words = self._words.reading_mask(self.tokenizer.mask_token_id)
+        return other
+
+    def attention_gap(self, variant: str) -> str | None:
+        """Say why the model cannot give a variant of its attention maps; None if it can.
+
+        Rollout can be had wherever there are maps. Norm-weighted attention needs to know where a family keeps its value and
+        output weights: `extractors.huggingface.values.FAMILIES`.
+        """
+        if self.info.heads is None:
+            return super().attention_gap(variant)
+        if variant == "norm-weighted" and (reason := missing_values(self.model)):
+            return f"{variant} attention of {self.info.name} is not available: {reason}"
+        return None
+
+    def with_attention_variants(self, *variants: str) -> HuggingFaceExtractor:
+        """The same model, giving variants of its attention maps too; see `Extractor.with_attention_variants`."""
+        other = super().with_attention_variants(*variants)
+        assert isinstance(other, HuggingFaceExtractor)
+        if "norm-weighted" in variants:
+            other._values = value_reader(self.model, self.info.heads or 0)
         return other
 
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
@@ -131,7 +151,9 @@ class HuggingFaceExtractor(Extractor):
             of_words[row, prefix : prefix + lengths.sum()] = True
         device = self._network.model.device
         inputs = [torch.from_numpy(array).to(device) for array in (ids, mask, types)]
-        hidden_states, maps = self._network(*inputs, attention=attention)
+        reading = self._values.reading() if attention and self._values is not None else nullcontext([])
+        with reading as norms:
+            hidden_states, maps = self._network(*inputs, attention=attention)
 
         # Row after row, the pieces of words follow one another, so a word is a run of pieces in the flattened batch.
         positions = torch.from_numpy(np.flatnonzero(of_words)).to(device)
@@ -140,17 +162,24 @@ class HuggingFaceExtractor(Extractor):
             [pool_pieces(hidden_states[layer].flatten(0, 1)[positions], lengths, pooling) for layer in layers]
         )
         hidden = pooled.cpu().numpy()
+        # A view would keep the whole batch alive.
+        stops = np.cumsum([window.stop - window.start for window in windows])
+        vectors = [part.copy() for part in np.split(hidden, stops[:-1], axis=1)]
+        if not attention:
+            return [WindowOutput(part) for part in vectors]
+        reduced = batch_word_maps(
+            maps,
+            norms,
+            layers,
+            [self._owners(window) for window in windows],
+            heads=self.info.heads or 0,
+            dtype=self.info.dtype,
+            variants=self.attention_variants,
+        )
         outputs = []
-        first = 0
-        for row, window in enumerate(windows):
-            stop = first + window.stop - window.start
-            vectors = hidden[:, first:stop].copy()  # a view would keep the whole batch alive
-            first = stop
-            if attention:
-                blocks = [maps[layer - 1][row] for layer in layers if layer > 0]
-                outputs.append(WindowOutput(vectors, *self._reduce(blocks, window)))
-            else:
-                outputs.append(WindowOutput(vectors))
+        for part, variants in zip(vectors, reduced, strict=True):
+            plain = variants.pop(PLAIN)
+            outputs.append(WindowOutput(part, plain.words, plain.special, variants))
         return outputs
 
     def _segments(self, length: int) -> npt.NDArray[np.int64]:
@@ -158,20 +187,10 @@ class HuggingFaceExtractor(Extractor):
         inside = [types[before]] * (length - before - after)
         return np.array([*types[:before], *inside, *types[before + 1 :]])
 
-    def _reduce(self, blocks: list[torch.Tensor], window: Window) -> tuple[Any, Any]:
-        """Word-level maps of one window, from maps (heads, pieces, pieces) of each layer."""
-        import torch
-
+    def _owners(self, window: Window) -> npt.NDArray[np.int64]:
+        """The word of each piece of a window, -1 for special tokens."""
         lengths = window.payload[1]
-        words = len(lengths)
-        if not blocks:
-            heads = self.info.heads or 0
-            dtype = np.float64 if self.info.dtype == "float64" else np.float32
-            return np.zeros((0, heads, words, words), dtype), np.zeros((0, heads, words), dtype)
-        word_of_piece = np.full(window.length, -1)
+        owners = np.full(window.length, -1)
         prefix = len(self._words.prefix)
-        word_of_piece[prefix : prefix + lengths.sum()] = np.repeat(np.arange(words), lengths)
-        owners = torch.from_numpy(word_of_piece).to(blocks[0].device)
-        size = window.length
-        maps = torch.stack([word_attention(block[:, :size, :size], owners, words) for block in blocks]).cpu().numpy()
-        return maps[..., :words].copy(), maps[..., words].copy()
+        owners[prefix : prefix + lengths.sum()] = np.repeat(np.arange(len(lengths)), lengths)
+        return owners

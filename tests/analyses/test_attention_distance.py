@@ -170,17 +170,54 @@ def test_layers_are_chosen_by_their_numbers(fake: Any) -> None:
 def test_sentences_read_in_windows_are_left_out_and_counted(fake: Any) -> None:
     model = fake(flat, attention=heads("uniform"), windows=lambda words: 2 if len(words) > 8 else 1, max_pieces=10)
     result = attention_distance(model, [sentence(4), sentence(9)])
-    assert result.notes == ("1 of 2 sentences left out: longer than 10 pieces",)
+    assert result.notes[0] == "1 of 2 sentences left out: longer than 10 pieces"
     assert values(result, 0)["attention_distance"] == pytest.approx(1.25)
     with pytest.raises(DataError, match="1 of them longer"):
         attention_distance(model, [sentence(9)])
 
 
-def test_two_towers_have_no_baseline(fake: Any) -> None:
+def test_towers_whose_heads_are_not_told_apart_have_no_baseline(fake: Any) -> None:
     model = fake(flat, attention=heads("causal"), directionality="concatenated")
     result = attention_distance(model, [sentence(4), sentence(3)])
     assert {row["condition"] for row in result.rows()} == {"plain"}
     assert "no uniform baseline" in result.notes[0]
+
+
+def test_each_towers_heads_stand_beside_their_own_baseline(fake: Any) -> None:
+    """Uniform heads of both towers: each equals its own baseline, and the layer is the sum over both."""
+    n = 5
+
+    def attention(words: Words) -> np.ndarray:
+        forward, diagonal = heads("causal", "diagonal")(words)[0]
+        return np.stack([np.stack([forward, diagonal, forward[::-1, ::-1], diagonal])] * 2)
+
+    model = fake(
+        flat,
+        attention=attention,
+        directionality="concatenated",
+        head_parts={"forward": slice(0, 2), "backward": slice(2, 4)},
+    )
+    result = attention_distance(model, [sentence(n)])
+    assert result.lines()[:4] == (("forward", 0), ("forward", 1), ("backward", 2), ("backward", 3))
+    forward, backward = (values(result, head) for head in (0, 2))
+    for head, measured in ((0, forward), (2, backward)):
+        even = values(result, head, "uniform")
+        assert even == pytest.approx({measure: measured[measure] for measure in even}, abs=1e-14)
+    # Word i looks i / 2 words back on average.
+    assert forward["attention_distance"] == pytest.approx((n - 1) / 4, abs=1e-14)
+    assert forward["attention_signed_distance"] == pytest.approx(-(n - 1) / 4, abs=1e-14)
+    assert backward["attention_signed_distance"] == pytest.approx((n - 1) / 4, abs=1e-14)
+    assert forward["attention_mass_right"] == backward["attention_mass_left"] == 0
+    assert values(result, 1, "uniform")["attention_mass_right"] == 0
+    assert values(result, 3, "uniform")["attention_mass_left"] == 0
+    frame = result.to_frame()
+    layer = frame[frame["head"].isna() & (frame["layer"] == 1) & (frame["condition"] == "plain")]
+    means = layer[layer["measure"] == "attention_distance"].set_index("part")["value"]
+    assert means["forward"] == pytest.approx((n - 1) / 8, abs=1e-14)
+    assert means["whole"] == pytest.approx((means["forward"] + means["backward"]) / 2, abs=1e-14)
+    right = layer[layer["measure"] == "attention_mass_right"].set_index("part")["value"]
+    assert right["forward"] == 0
+    assert 0 < right["whole"] < right["backward"]
 
 
 def test_without_attention_or_sentences(fake: Any) -> None:
@@ -197,6 +234,8 @@ def test_without_attention_or_sentences(fake: Any) -> None:
     assert "stored vectors" in (ANALYSES["direction_shares"].applicable(stored) or "")
     with pytest.raises(DataError, match="no sentence"):
         attention_distance(with_attention, [])
+    with pytest.raises(UsageError, match="'rolout' is unknown; choose from rollout, norm-weighted"):
+        attention_distance(with_attention, [sentence(4)], variants=("rolout",))
     with pytest.raises(UsageError, match="max_sentences=0"):
         attention_distance(with_attention, [sentence(4)], max_sentences=0)
 

@@ -12,7 +12,7 @@ import pytest
 
 from extractors import load_extractor
 from extractors.bigpt import BigptConfig
-from extractors.foundation.errors import AlignmentError, ModelError, UsageError
+from extractors.foundation.errors import AlignmentError, ModelError
 
 SENTENCES = [
     ["fox"],
@@ -122,9 +122,81 @@ def test_long_sentences_are_read_in_windows_and_long_words_refused(folder: Path)
         list(extractor.extract([["the", "oloa" * 20]]))
 
 
-def test_there_are_no_attention_maps_to_ask_for(folder: Path) -> None:
-    with pytest.raises(UsageError, match="no attention"):
-        load_extractor(folder).extract(SENTENCES, attention=True)
+def slow_tower(extractor: Any, ids: list[int], direction: str) -> tuple[np.ndarray, np.ndarray]:
+    """Maps (layers, heads, pieces, pieces) of a tower in its reading order, plain and norm-weighted, written out."""
+    import torch
+
+    network = extractor.network
+    plain, weighted = [], []
+    with torch.no_grad():
+        for state, block in zip(
+            network(torch.tensor([ids]), direction)[:-1], network.tower(direction).blocks, strict=True
+        ):
+            normed = block.attention_norm(state[0])
+            for head in range(2):
+                place = slice(6 * head, 6 * head + 6)
+                query, key, value = (linear(normed)[:, place] for linear in (block.query, block.key, block.value))
+                weights = torch.zeros(len(ids), len(ids), dtype=torch.float64)
+                for i in range(len(ids)):
+                    weights[i, : i + 1] = torch.softmax(key[: i + 1] @ query[i] / 6**0.5, 0)
+                norms = (value @ block.mix.weight[:, place].T).norm(dim=-1)
+                plain.append(weights)
+                weighted.append(weights * norms / (weights * norms).sum(-1, keepdim=True))
+    return tuple(torch.stack(maps).unflatten(0, (3, 2)).numpy() for maps in (plain, weighted))  # type: ignore[return-value]
+
+
+def test_attention_maps_are_those_of_each_tower_in_the_order_of_the_text(folder: Path) -> None:
+    extractor: Any = load_extractor(folder, dtype="float64").with_attention_variants("rollout", "norm-weighted")
+    assert extractor.info.heads == 4
+    assert extractor.info.head_parts == {"forward": slice(0, 2), "backward": slice(2, 4)}
+    items = list(extractor.extract(SENTENCES, attention=True, batch_size=2))
+    for sentence, item in zip(SENTENCES, items, strict=True):
+        n = len(sentence)
+        ids = extractor.tokenizer.convert_tokens_to_ids(list(item.alignment.pieces))
+        for tower, direction in enumerate(("forward", "backward")):
+            order = ids[:-1] if tower == 0 else ids[:0:-1]
+            # Positions of the text in the tower's reading order, whose first entry is the boundary piece.
+            places = [[p if tower == 0 else len(ids) - 1 - p for p in pieces] for pieces in item.alignment.word_pieces]
+            plain, weighted = slow_tower(extractor, order, direction)
+            flow, flows = np.eye(len(order)), []
+            for layer in plain:
+                flow = (layer.mean(axis=0) + np.eye(len(order))) / 2 @ flow
+                flows.append(flow)
+            heads = slice(2 * tower, 2 * tower + 2)
+            found = {
+                "plain": (item.attention[:, heads], item.attention_special[:, heads], plain),
+                **{
+                    name: (maps.words[:, where], maps.special[:, where], expected)
+                    for name, where, expected in (
+                        ("rollout", slice(tower, tower + 1), np.array(flows)[:, None]),
+                        ("norm-weighted", heads, weighted),
+                    )
+                    for maps in (item.attention_variants[name],)
+                },
+            }
+            for name, (words, special, pieces) in found.items():
+                for i in range(n):
+                    rows = pieces[:, :, places[i]].mean(axis=2)
+                    np.testing.assert_allclose(special[:, :, i], rows[:, :, 0], atol=1e-12, err_msg=name)
+                    for j in range(n):
+                        expected = rows[:, :, places[j]].sum(axis=2)
+                        np.testing.assert_allclose(words[:, :, i, j], expected, atol=1e-12, err_msg=name)
+                beyond = np.triu(np.ones((n, n), bool), 1)
+                assert (words[:, :, beyond if tower == 0 else beyond.T] == 0).all(), name
+
+
+def test_asking_for_maps_changes_no_vector(folder: Path) -> None:
+    extractor = load_extractor(folder)
+    plain, mapped = (vectors(extractor, SENTENCES, attention=attention) for attention in (False, True))
+    for one, other in zip(plain, mapped, strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-5)
+    chosen = next(extractor.extract(SENTENCES, layers="0,2", attention=True))
+    assert chosen.attention_layers == (2,)
+    assert chosen.attention is not None
+    assert chosen.attention.shape == (1, 4, 1, 1)
+    none = next(extractor.extract(SENTENCES, layers=0, attention=True))
+    assert none.attention is not None
+    assert none.attention.shape == (0, 4, 1, 1)
 
 
 def test_the_untrained_copy_follows_from_its_seed(folder: Path) -> None:
