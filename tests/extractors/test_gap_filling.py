@@ -1,0 +1,450 @@
+"""Filling gaps: every kind of model against a slow computation of its own, batches, ends of words, what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from extractors import load_extractor
+from extractors.foundation.errors import DataError, ModelError, UsageError
+from extractors.gaps import Gap, gap_filler
+
+SENTENCES = [
+    ("the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"),
+    ("She", "said", "that", "they", "read", "unbelievable", "papers"),
+    ("one", "two", "three"),
+    ("hello",),
+]
+GAPS = [Gap(words, position) for words in SENTENCES for position in range(len(words))]
+CANDIDATES = ["the", "fox", "dog", "one", "two", "and", "of", "read"]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Callable[[str], Path]) -> dict[str, Path]:
+    """One small model of each kind with its head, weights larger than usual so that context matters."""
+    import torch
+    from safetensors.torch import save_file
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
+
+    from extractors.bigpt import BigptConfig
+    from extractors.bigpt.network import build_network as build_bigpt
+    from extractors.bigpt.network import draw_weights as draw_bigpt
+    from extractors.bilstm_mlm import BilstmMlmConfig
+    from extractors.bilstm_mlm.network import build_network as build_bilstm
+    from extractors.bilstm_mlm.network import draw_weights as draw_bilstm
+    from extractors.elmo.network import build_network as build_elmo
+    from extractors.elmo.network import draw_weights as draw_elmo
+    from extractors.elmo.options import ElmoOptions
+    from extractors.elmo.writing import write_elmo
+    from extractors.native import write_model
+
+    root = tmp_path_factory.mktemp("gaps")
+    made = {kind: root / kind for kind in ("elmo", "bilstm-mlm", "bigpt", "bert", "gpt2", "roberta")}
+    for folder in made.values():
+        folder.mkdir()
+    words = ["<S>", "</S>", "<UNK>", *dict.fromkeys(word for sentence in SENTENCES for word in sentence), "and", "of"]
+    vocabulary = "".join(f"{word}\n" for word in words)
+    cnn: dict[str, Any] = {
+        "embedding": {"dim": 4},
+        "filters": [[1, 6], [3, 8]],
+        "n_highway": 1,
+        "activation": "relu",
+    }
+    generator = torch.Generator().manual_seed(5)
+
+    options = ElmoOptions.model_validate_json(
+        json.dumps({"lstm": {"dim": 12, "projection_dim": 8, "n_layers": 2}, "char_cnn": cnn})
+    )
+    elmo = draw_elmo(build_elmo(options), 3)
+    write_elmo(made["elmo"], options, {key: 2 * value.numpy() for key, value in elmo.state_dict().items()})
+    softmax = {
+        "weight": torch.randn(len(words), 8, generator=generator),
+        "bias": torch.randn(len(words), generator=generator),
+    }
+    save_file(softmax, made["elmo"] / "softmax.safetensors")
+
+    config = BilstmMlmConfig.model_validate_json(
+        json.dumps({"char_cnn": cnn, "projection_dim": 8, "cells": 12, "vocabulary": len(words)})
+    )
+    bilstm = draw_bilstm(build_bilstm(config), 3)
+    write_model(made["bilstm-mlm"], config, {k: 2 * v for k, v in bilstm.state_dict().items()}, torch.float32)
+    for kind in ("elmo", "bilstm-mlm"):
+        (made[kind] / "vocabulary.txt").write_text(vocabulary)
+
+    tokenizer = (tiny_folder("bert") / "tokenizer.json").read_text()
+    size = len(json.loads(tokenizer)["model"]["vocab"])
+    pair = BigptConfig(vocab_size=size, hidden_size=12, n_layers=3, n_heads=2, intermediate_size=24, n_positions=24)
+    bigpt = draw_bigpt(build_bigpt(pair), 3).state_dict()
+    larger = {k: v if "norm" in k else v + 0.3 * torch.randn(v.shape, generator=generator) for k, v in bigpt.items()}
+    write_model(made["bigpt"], pair, larger, torch.float32)
+    (made["bigpt"] / "tokenizer.json").write_text(tokenizer)
+
+    for kind, factory in (
+        ("bert", AutoModelForMaskedLM),
+        ("roberta", AutoModelForMaskedLM),
+        ("gpt2", AutoModelForCausalLM),
+    ):
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(tiny_folder(kind) / name, made[kind])
+        settings = AutoConfig.from_pretrained(tiny_folder(kind))
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            model = factory.from_config(settings)
+            for parameter in model.parameters():
+                if parameter.dim() > 1:
+                    torch.nn.init.normal_(parameter, std=0.4)
+        model.save_pretrained(made[kind])
+    with_mask = {**json.loads((made["roberta"] / "tokenizer_config.json").read_text()), "mask_token": "<mask>"}
+    (made["roberta"] / "tokenizer_config.json").write_text(json.dumps(with_mask))
+    return made
+
+
+KINDS = {
+    "elmo": ("forward", "backward"),
+    "bigpt": ("forward", "backward"),
+    "bilstm-mlm": ("joint",),
+    "bert": ("joint",),
+    "roberta": ("joint",),
+    "gpt2": ("forward",),
+}
+
+
+def usable(filler: Any, number: int = 8) -> list[str]:
+    """Some words that are one entry, from all over the vocabulary."""
+    words = filler.words()
+    return list(words[:: max(1, len(words) // number)])
+
+
+def log_softmax(scores: Any) -> np.ndarray:
+    scores = np.asarray(scores, dtype=np.float64)
+    return (
+        scores
+        - np.log(np.exp(scores - scores.max(-1, keepdims=True)).sum(-1, keepdims=True))
+        - scores.max(-1)[..., None]
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sides_shapes_and_independence_of_the_batch(folders: dict[str, Path], kind: str) -> None:
+    filler = gap_filler(load_extractor(folders[kind]))
+    assert filler.sides == KINDS[kind]
+    candidates = usable(filler)
+    assert len(candidates) >= 8
+    gaps = GAPS[::-1]
+    together = filler.log_probabilities(gaps, candidates)
+    assert tuple(together) == filler.sides
+    alone = filler.log_probabilities(gaps, candidates, batch_size=1)
+    for side in filler.sides:
+        assert together[side].shape == (len(gaps), len(candidates))
+        assert together[side].dtype == np.float64
+        assert (together[side] < 0).all()
+        assert (np.exp(together[side]).sum(axis=1) < 1 + 1e-6).all()
+        np.testing.assert_allclose(alone[side], together[side], atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_word_at_the_gap_is_not_read_and_each_side_reads_its_own_words(folders: dict[str, Path], kind: str) -> None:
+    filler = gap_filler(load_extractor(folders[kind], dtype="float64"))
+    candidates = usable(filler)
+    base = ["the", "fox", "one", "dog", "two"]
+    changed = {place: [*base[:place], "the" if place else "two", *base[place + 1 :]] for place in (0, 2, 4)}
+    gaps = [Gap(tuple(words), 2) for words in (base, changed[0], changed[2], changed[4])]
+    for side, values in filler.log_probabilities(gaps, candidates).items():
+        left, own, right = (np.abs(values[i] - values[0]).max() for i in (1, 2, 3))
+        assert own < 1e-12
+        assert (left > 1e-6) == (side != "backward")
+        assert (right > 1e-6) == (side != "forward")
+        assert max(left, right) > 1e-6
+
+
+def test_words_are_those_that_are_one_entry(folders: dict[str, Path]) -> None:
+    for kind in KINDS:
+        filler = gap_filler(load_extractor(folders[kind]))
+        words = filler.words()
+        assert len(set(words)) == len(words) > 10
+        entries = filler.entries(words)
+        assert None not in entries
+        assert entries == sorted(entries)  # type: ignore[type-var]
+        assert filler.entries(["<UNK>", "[MASK]", "unbelievableness"]) == [None] * 3
+    assert "[MASK]" not in gap_filler(load_extractor(folders["bert"])).words()
+
+
+def test_elmo_is_its_softmax_over_its_own_top_vectors(folders: dict[str, Path]) -> None:
+    """By hand from the vectors of the words beside the gap; the boundary words are checked by what they cannot know."""
+    from safetensors.numpy import load_file
+
+    extractor = load_extractor(folders["elmo"], dtype="float64")
+    softmax = load_file(folders["elmo"] / "softmax.safetensors")
+    words = (folders["elmo"] / "vocabulary.txt").read_text().split()
+    columns = [words.index(word) for word in CANDIDATES]
+    found = gap_filler(extractor).log_probabilities(GAPS, CANDIDATES)
+    top = {item.words: item.hidden[-1] for item in extractor.extract(SENTENCES)}
+    weight, bias = softmax["weight"].astype(np.float64), softmax["bias"].astype(np.float64)
+    checked = 0
+    for number, gap in enumerate(GAPS):
+        vectors = top[gap.words]
+        for side, beside, half in (
+            ("forward", gap.position - 1, slice(0, 8)),
+            ("backward", gap.position + 1, slice(8, 16)),
+        ):
+            if 0 <= beside < len(gap.words):
+                wanted = log_softmax([[row @ vectors[beside, half] for row in weight] + bias])[0, columns]
+                np.testing.assert_allclose(found[side][number], wanted, atol=1e-10)
+                checked += 1
+    assert checked == 2 * sum(len(words) - 1 for words in SENTENCES)
+    first = [i for i, gap in enumerate(GAPS) if gap.position == 0]
+    assert np.ptp(found["forward"][first], axis=0).max() < 1e-12
+    last = [i for i, gap in enumerate(GAPS) if gap.position == len(gap.words) - 1]
+    assert np.ptp(found["backward"][last], axis=0).max() < 1e-12
+    assert np.ptp(found["backward"][first], axis=0).max() > 1e-3
+
+
+def test_the_masked_lstm_is_its_scores_at_the_masked_word(folders: dict[str, Path]) -> None:
+    import torch
+
+    from extractors.elmo.reading import encode_sentences
+
+    extractor: Any = load_extractor(folders["bilstm-mlm"], dtype="float64")
+    words = (folders["bilstm-mlm"] / "vocabulary.txt").read_text().split()
+    found = gap_filler(extractor).log_probabilities(GAPS, CANDIDATES)["joint"]
+    for number in (0, 5, 12, len(GAPS) - 1):
+        gap = GAPS[number]
+        read = (*gap.words[: gap.position], "[MASK]", *gap.words[gap.position + 1 :])
+        with torch.no_grad():
+            tokens, lengths = encode_sentences(extractor.network.tokens, [read], 50, masked=("[MASK]",))
+            scores = extractor.network.scores(extractor.network(tokens, lengths)[-1])[0, gap.position + 1]
+        wanted = log_softmax(scores[None].numpy())[0, [words.index(word) for word in CANDIDATES]]
+        np.testing.assert_allclose(found[number], wanted, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_a_masked_lm_is_what_transformers_says(folders: dict[str, Path], kind: str) -> None:
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    extractor: Any = load_extractor(folders[kind])
+    model = AutoModelForMaskedLM.from_pretrained(folders[kind]).eval()
+    filler = gap_filler(extractor)
+    candidates = usable(filler)
+    found = filler.log_probabilities(GAPS, candidates)["joint"]
+    tokenizer = extractor.tokenizer
+    for number, gap in enumerate(GAPS):
+        alignment = next(extractor.align([gap.words]))
+        ids = tokenizer.convert_tokens_to_ids(list(alignment.pieces))
+        at = alignment.word_pieces[gap.position]
+        ids = [*ids[: at[0]], tokenizer.mask_token_id, *ids[at[-1] + 1 :]]
+        with torch.no_grad():
+            scores = model(torch.tensor([ids])).logits[0, at[0]]
+        wanted = log_softmax(scores[None].numpy())[0, filler.entries(candidates)]
+        np.testing.assert_allclose(found[number], wanted, atol=2e-5)
+
+
+def by_hand(
+    scores: Callable[[list[int]], Any], context: list[int], pieces: list[int], continues: np.ndarray
+) -> np.ndarray:
+    """P(piece | context) P(the next piece does not carry on | context, piece), one run of the model for each piece."""
+    first = log_softmax(scores(context)[None])[0]
+    ends = [np.log(np.exp(log_softmax(scores([*context, piece])[None])[0])[~continues].sum()) for piece in pieces]
+    return first[pieces] + ends
+
+
+def test_the_towers_include_the_end_of_the_word_from_the_left(folders: dict[str, Path]) -> None:
+    import torch
+
+    extractor: Any = load_extractor(folders["bigpt"], dtype="float64")
+    filler = gap_filler(extractor, exact_ends=None)
+    candidates = usable(filler)
+    pieces: Any = filler.entries(candidates)
+    found = filler.log_probabilities(GAPS, candidates)
+    vocabulary = extractor.tokenizer.convert_ids_to_tokens(list(range(extractor.config.vocab_size)))
+    continues = np.array([piece.startswith("##") for piece in vocabulary])
+    assert continues.any()
+
+    def scores(direction: str) -> Callable[[list[int]], Any]:
+        def run(ids: list[int]) -> Any:
+            with torch.no_grad():
+                return extractor.network.scores(extractor.network(torch.tensor([ids]), direction)[-1][0, -1]).numpy()
+
+        return run
+
+    several = 0
+    for number, gap in enumerate(GAPS):
+        alignment = next(extractor.align([gap.words]))
+        ids = extractor.tokenizer.convert_tokens_to_ids(list(alignment.pieces))
+        at = alignment.word_pieces[gap.position]
+        several += len(at) > 1
+        forward = by_hand(scores("forward"), ids[: at[0]], pieces, continues)
+        np.testing.assert_allclose(found["forward"][number], forward, atol=1e-10)
+        backward = log_softmax(scores("backward")(ids[: at[-1] : -1])[None])[0, pieces]
+        np.testing.assert_allclose(found["backward"][number], backward, atol=1e-10)
+    assert several, "no word of several pieces among the contexts"
+
+
+def test_a_left_to_right_model_includes_the_end_of_the_word(folders: dict[str, Path]) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    extractor: Any = load_extractor(folders["gpt2"], dtype="float64")
+    model = AutoModelForCausalLM.from_pretrained(folders["gpt2"], dtype=torch.float64).eval()
+    filler = gap_filler(extractor, exact_ends=None)
+    candidates = usable(filler)
+    pieces: Any = filler.entries(candidates)
+    found = filler.log_probabilities(GAPS, candidates)["forward"]
+    tokens = extractor.tokenizer.convert_ids_to_tokens(list(range(model.config.vocab_size)))
+    backend = extractor.tokenizer.backend_tokenizer
+    texts = [backend.decode([number], skip_special_tokens=False) for number in range(len(tokens))]
+    continues = np.array([text[:1].isalnum() or text[:1] == "\ufffd" for text in texts])
+    assert 0 < continues.sum() < len(continues)
+
+    def scores(ids: list[int]) -> Any:
+        with torch.no_grad():
+            return model(torch.tensor([ids])).logits[0, -1].numpy()
+
+    for number, gap in enumerate(GAPS):
+        alignment = next(extractor.align([gap.words]))
+        before = extractor.tokenizer.convert_tokens_to_ids(list(alignment.pieces))[
+            : alignment.word_pieces[gap.position][0]
+        ]
+        wanted = by_hand(scores, [extractor.tokenizer.bos_token_id, *before], pieces, continues)
+        np.testing.assert_allclose(found[number], wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["bigpt", "gpt2"])
+def test_ends_in_the_context_are_kept_for_the_likeliest_candidates(folders: dict[str, Path], kind: str) -> None:
+    extractor = load_extractor(folders[kind], dtype="float64")
+    exact, some, none = (gap_filler(extractor, exact_ends=number) for number in (None, 3, 0))
+    candidates = usable(exact)
+    values = [filler.log_probabilities(GAPS, candidates)["forward"] for filler in (exact, some, none)]
+    # At the start of a sentence the context is the one that stands in for all.
+    starts = [i for i, gap in enumerate(GAPS) if gap.position == 0]
+    np.testing.assert_allclose(values[2][starts], values[0][starts], atol=1e-10)
+    agree = np.isclose(values[1], values[0], atol=1e-10, rtol=0)
+    inside = [i for i, gap in enumerate(GAPS) if gap.position > 0]
+    assert (agree[inside].sum(axis=1) == 3).all()
+    assert np.abs(values[2] - values[0])[inside].max() > 1e-3
+
+
+def test_families_without_a_cache_read_the_context_again(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from transformers.cache_utils import Cache
+
+    filler = gap_filler(load_extractor(folders["gpt2"], dtype="float64"), exact_ends=None)
+    candidates = usable(filler)
+    repeated, used = Cache.batch_repeat_interleave, []
+    monkeypatch.setattr(Cache, "batch_repeat_interleave", lambda *args: (used.append(args), repeated(*args))[1])
+    cached = filler.log_probabilities(GAPS, candidates)["forward"]
+    assert len(used) > len(GAPS), "the cache was not used"
+    monkeypatch.delattr(Cache, "batch_repeat_interleave")
+    again = gap_filler(load_extractor(folders["gpt2"], dtype="float64"), exact_ends=None)
+    np.testing.assert_allclose(again.log_probabilities(GAPS, candidates)["forward"], cached, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_untrained_copies_fill_gaps_and_follow_from_their_seed(folders: dict[str, Path], kind: str) -> None:
+    found = []
+    for seed in (1, 1, 2):
+        extractor: Any = load_extractor(folders[kind], untrained=True, seed=seed)
+        filler = gap_filler(extractor)
+        found.append(filler.log_probabilities(GAPS, usable(filler))[filler.sides[0]])
+    assert np.array_equal(found[0], found[1])
+    assert not np.allclose(found[0], found[2])
+
+
+def test_the_head_stands_on_the_extractors_own_network(folders: dict[str, Path]) -> None:
+    for kind in ("bert", "gpt2"):
+        extractor: Any = load_extractor(folders[kind], untrained=True, seed=4)
+        filler: Any = gap_filler(extractor)
+        model = filler._network.model
+        assert model.base_model is extractor.model
+        assert model.get_output_embeddings().weight is extractor.model.get_input_embeddings().weight
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["the", "xyzzy"], r"1 of 2 candidates are not one entry .*'xyzzy'"),
+        (["the", "the"], "are one entry"),
+        (["the", "<UNK>"], "not one entry"),
+    ],
+)
+def test_candidates_must_be_entries_of_the_vocabulary(folders: dict[str, Path], words: list[str], said: str) -> None:
+    for kind in KINDS:
+        with pytest.raises(DataError, match=said):
+            gap_filler(load_extractor(folders[kind])).log_probabilities(GAPS, words)
+
+
+def test_impossible_requests_are_refused(folders: dict[str, Path]) -> None:
+    filler = gap_filler(load_extractor(folders["elmo"]))
+    with pytest.raises(UsageError, match="no candidates"):
+        filler.log_probabilities(GAPS, [])
+    with pytest.raises(UsageError, match="batch size 0"):
+        filler.log_probabilities(GAPS, ["the"], batch_size=0)
+    with pytest.raises(DataError, match="gap 1: there is no word 4 in a sentence of 3 words"):
+        filler.log_probabilities([Gap(("a", "b", "c"), 3)], ["the"])
+    for kind in ("bigpt", "bert", "gpt2"):
+        with pytest.raises(DataError, match=r"gap 1: the sentence has .* pieces, but .* reads at most"):
+            gap_filler(load_extractor(folders[kind])).log_probabilities([Gap(SENTENCES[0] * 6, 3)], ["the"])
+    with pytest.raises(UsageError, match="exact_ends=-1"):
+        gap_filler(load_extractor(folders["bigpt"]), exact_ends=-1)
+
+
+def test_a_model_without_start_token_does_not_predict_the_first_word(folders: dict[str, Path], tmp_path: Path) -> None:
+    for file in folders["gpt2"].iterdir():
+        shutil.copy(file, tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    settings.update(tokenizer_class="PreTrainedTokenizerFast", bos_token=None, eos_token=None, unk_token=None)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    filler = gap_filler(load_extractor(tmp_path))
+    assert filler.refusal(Gap(SENTENCES[0], 1)) is None
+    with pytest.raises(DataError, match="reads nothing before the first word"):
+        filler.log_probabilities([Gap(SENTENCES[0], 0)], ["the"])
+    assert np.isfinite(filler.log_probabilities([Gap(SENTENCES[0], 1)], usable(filler))["forward"]).all()
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "xlnet", "t5"])
+def test_a_checkpoint_without_a_head_says_so(tiny_folder: Callable[[str], Path], family: str) -> None:
+    if family == "gpt2":  # its head is its word vectors, so that any GPT-2 has one
+        assert gap_filler(load_extractor(tiny_folder("gpt2"))).sides == ("forward",)
+        return
+    with pytest.raises(UsageError, match="cannot fill gaps"):
+        gap_filler(load_extractor(tiny_folder(family)))
+
+
+@pytest.mark.parametrize("name", ["softmax.safetensors", "vocabulary.txt"])
+def test_elmo_without_its_softmax_says_so(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
+    for file in folders["elmo"].iterdir():
+        if file.name != name:
+            shutil.copy(file, tmp_path)
+    with pytest.raises(UsageError, match=rf"cannot fill gaps: its softmax is not there \({name}"):
+        gap_filler(load_extractor(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: (path / "softmax.safetensors").write_bytes(b"x" * 40), "cannot read the softmax"),
+        (lambda path: (path / "vocabulary.txt").write_text("the\n"), "has 1 words, but the output layer has"),
+        (lambda path: _widen(path), "they are not of one model"),
+    ],
+)
+def test_a_softmax_of_another_model_is_refused(
+    folders: dict[str, Path], tmp_path: Path, spoil: Callable[[Path], Any], said: str
+) -> None:
+    for file in folders["elmo"].iterdir():
+        shutil.copy(file, tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(ModelError, match=said):
+        gap_filler(load_extractor(tmp_path))
+
+
+def _widen(path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_file({"weight": np.ones((5, 9), np.float32), "bias": np.ones(5, np.float32)}, path / "softmax.safetensors")
