@@ -30,7 +30,8 @@ CUE_TYPES = ("agreement", "polarity", "sense", "coreference")
 """Grammatical number of the subject and of a noun on the right; affirmation and negation; words that favour one sense of
 an ambiguous target (nature, human works); gender of a person on the left and of a pronoun or person on the right."""
 SPLITS = ("train", "dev", "test")
-"""The splits share frames and function words, and no content word that fills a frame."""
+"""The splits share frames, function words and targets, and no other content word that fills a frame. A target tells
+nothing of any label, since it stands in all four combinations; if it were new in test, it would only be noise."""
 SIDES = ("both", "left", "right")
 """Where the cues are. With one cue the other side is filled by a part that does not vary."""
 LABELS = ("left", "right", "and", "xor")
@@ -186,7 +187,7 @@ def controlled_sentences(
         if value not in valid:
             raise UsageError(f"{label} {value!r} is unknown; choose one of {', '.join(valid)}")
     grammar = _grammar()
-    kind, fillers = grammar["types"][cue_type], grammar["lexicon"][split]
+    kind, fillers = grammar["types"][cue_type], grammar["lexicon"][split] | grammar["targets"]
     frames = [
         _Frame(f"{cue_type}-{left_name}-{right_name}", left, kind["target"], right)
         for (left_name, left), (right_name, right) in product(
