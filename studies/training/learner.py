@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from studies.training.excerpts import Anchors, Rows, Units, anchors_of_pass
 from studies.training.masks import EVALUATION, Masks
 from studies.training.recipe import Recipe
-from studies.training.text import DividedText
+from studies.training.text import DividedText, Text
 from studies.training.vocabulary import UNKNOWN_WORD, frequent_words, piece_arrays, word_piece_tokenizer
 
 if TYPE_CHECKING:
@@ -35,6 +35,14 @@ class Material:
     """Entries of the output vocabulary."""
     tokenizer: Any = None
     """The word-piece tokenizer; None for words."""
+
+    def over(self, training: Text) -> Material:
+        """The same vocabulary and held-out text over another training text of the same files."""
+        if self.recipe.reads_words:
+            units = Units(training.words, np.arange(len(training.words) + 1))
+        else:
+            units = Units(*piece_arrays(training, self.tokenizer))
+        return replace(self, text=DividedText(training, self.text.held_out), training=units)
 
     def unigram(self) -> npt.NDArray[np.float64]:
         """Probability of each entry of the vocabulary in the training text, one added to each count."""
@@ -135,14 +143,14 @@ class Learner(ABC):
     def export(self, folder: Path) -> list[str]:
         """Write the model in fp16 in the format of its kind; gives the names of the files."""
 
-    def evaluate(self, words: int | None) -> dict[str, float]:
-        """Held-out loss in nats per predicted unit.
+    def held_out(self, words: int | None) -> dict[str, npt.NDArray[np.float64]]:
+        """Held-out loss batch by batch, about `words` words of it (None: all): what intervals and paired comparisons start from.
 
         Returns
         -------
         dict
-            ``held_out_loss`` under the recipe's own objective (masks drawn by a seed of their own), and for masked models
-            ``held_out_masked_loss`` under `studies.training.masks.EVALUATION`.
+            As `evaluate`, each an array (batches, 2): summed loss in nats, and number of predictions. Recipes of one kind that
+            agree in text, length and batch have the same batches and, under ``held_out_masked_loss``, the same masks.
         """
         import torch
 
@@ -153,17 +161,25 @@ class Learner(ABC):
                 "held_out_loss": Masks(own, seed=0, places=0),
                 "held_out_masked_loss": Masks(EVALUATION, seed=0, places=0),
             }
-        sums = dict.fromkeys(evaluations, 0.0)
-        counts = dict.fromkeys(evaluations, 0)
+        sums: dict[str, list[tuple[float, int]]] = {name: [] for name in evaluations}
         self.network.eval()
         with torch.no_grad():
             for number, rows in enumerate(self.material.held_out_batches(words)):
                 for name, masks in evaluations.items():
-                    nats, predictions = self.nats(rows, masks, f"held-out {number}")
-                    sums[name] += nats
-                    counts[name] += predictions
+                    sums[name].append(self.nats(rows, masks, f"held-out {number}"))
         self.network.train()
-        return {name: sums[name] / counts[name] for name in evaluations}
+        return {name: np.array(batches, dtype=np.float64) for name, batches in sums.items()}
+
+    def evaluate(self, words: int | None) -> dict[str, float]:
+        """Held-out loss in nats per predicted unit.
+
+        Returns
+        -------
+        dict
+            ``held_out_loss`` under the recipe's own objective (masks drawn by a seed of their own), and for masked models
+            ``held_out_masked_loss`` under `studies.training.masks.EVALUATION`.
+        """
+        return mean_losses(self.held_out(words))
 
     @classmethod
     def count_parameters(cls, recipe: Recipe, vocabulary: int) -> ParameterCounts:
@@ -185,6 +201,11 @@ class Learner(ABC):
         from torch.nn import functional
 
         return functional.embedding(self.tensor(np.flatnonzero(chosen)), vectors.flatten(0, 1))
+
+
+def mean_losses(batches: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, float]:
+    """Nats per prediction over all batches of `Learner.held_out`."""
+    return {name: float(sums[:, 0].sum() / sums[:, 1].sum()) for name, sums in batches.items()}
 
 
 def learner_class(recipe: Recipe) -> type[Learner]:

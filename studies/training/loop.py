@@ -17,10 +17,14 @@ from extractors.foundation.progress import SILENT, Progress
 from studies.training.recipe import OptimizerSettings, Recipe, read_recipe
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pandas as pd
     import torch
 
-    from studies.training.learner import Learner, Material
+    from studies.training.excerpts import Rows
+    from studies.training.learner import Learner
+    from studies.training.source import TrainingText
     from studies.workspace import Workspace
 
 LOG_COLUMNS: dict[str, str] = {
@@ -58,12 +62,13 @@ class TrainingResult:
 
 def train(
     recipe: str | Path | Mapping[str, Any] | Recipe,
-    text: Sequence[str | Path],
+    text: Sequence[str | Path] | TrainingText,
     out: str | Path,
     *,
     device: str = "cpu",
     words: int | None = None,
     seed: int | None = None,
+    held_out_words: int | None = None,
     command: str | None = None,
     progress: Progress = SILENT,
 ) -> TrainingResult:
@@ -76,14 +81,17 @@ def train(
     ----------
     recipe : str, Path, mapping or Recipe
         A YAML file, the name of a bundled recipe (``elmo-mini``, ``bilstm-mlm-mini``, ``bigpt-mini``, ``bert-mini``), or content.
-    text : sequence of path
-        UTF-8 text files, plain or .gz: one paragraph a line, a blank line between documents.
+    text : sequence of path, or TrainingText
+        UTF-8 text files, plain or .gz: one paragraph a line, a blank line between documents. For several trainings on the
+        same files give them a `studies.training.source.TrainingText`, which reads and prepares them once.
     out : path
         New, empty or unfinished folder.
     device : str
         A torch device.
     words, seed : int, optional
         Word budget and seed, instead of the recipe's.
+    held_out_words : int, optional
+        Held-out words of the last evaluation (about); all if left open.
     command : str, optional
         The command line, for the record.
     progress : Progress
@@ -113,34 +121,32 @@ def train(
         raise OutputError(refusal)
     usable_device(device)
 
-    from studies.training.learner import learner_class, prepare
-    from studies.training.text import divide, read_text
+    from studies.training.learner import learner_class
+    from studies.training.source import TrainingText
 
-    everything, files = read_text(text, progress=progress)
-    divided = divide(everything, files, share=checked.text.held_out, seed=checked.text.held_out_seed)
-    material = prepare(checked, divided)
+    source = text if isinstance(text, TrainingText) else TrainingText(text, progress=progress)
+    material = source.material(checked)
     with workspace(folder, settings) as space:
         if space.resumed:
             progress.note(f"resuming the training in {folder}")
-        space.pin("text", everything.checksum)
+        space.pin("text", source.checksum)
+        space.pin("text limit", source.limit)
         learner = learner_class(checked)(material, device=device)
         with _deterministic(device):
             log, state = _run(learner, space, progress)
-            final = learner.evaluate(None)
-        record = _record(learner, material, text, state, final, command, device)
+            final = learner.held_out(held_out_words)
+        record = _record(learner, source, state, final, command, device)
         result = _write(folder, learner, log, record, space)
     return result
 
 
 def _run(learner: Learner, space: Workspace, progress: Progress) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Train to the end of the word budget; gives the log and the final state."""
-    import torch
-
     from studies.training.checkpoint import load_checkpoint, save_checkpoint
     from studies.training.excerpts import Reading
 
     recipe = learner.recipe
-    optimizer = _optimizer(learner.network, recipe.optimizer)
+    optimizer = optimizer_of(learner.network, recipe.optimizer)
     path = space.path(_CHECKPOINT)
     state: dict[str, Any] = {"step": 0, "words": 0, "seconds": 0.0, "position": [0, 0], "rows": [], "recent": []}
     if path.exists():
@@ -154,7 +160,6 @@ def _run(learner: Learner, space: Workspace, progress: Progress) -> tuple[pd.Dat
     )
     if not state["rows"]:
         state["rows"].append(_row(state, "none", **learner.evaluate(recipe.evaluate_words)))
-    parameters = list(learner.network.parameters())
     learner.network.train()
     with progress.task(f"training {recipe.name} (words)", recipe.words) as task:
         task.advance(min(state["words"], recipe.words))
@@ -166,17 +171,12 @@ def _run(learner: Learner, space: Workspace, progress: Progress) -> tuple[pd.Dat
             for group in optimizer.param_groups:
                 group["lr"] = rate
             full = recipe.sampled_softmax is None or seen >= recipe.full_softmax_from * recipe.words
-            loss = learner.loss(rows, state["step"], full=full)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            norm = torch.nn.utils.clip_grad_norm_(parameters, recipe.optimizer.gradient_clip)
-            value, size = loss.item(), norm.item()
+            value, size = training_step(learner, optimizer, rows, state["step"], full=full)
             if not math.isfinite(value) or not math.isfinite(size):
                 raise DataError(
                     f"training diverged at step {state['step']} after {seen} words (loss {value}, gradient norm {size}); "
                     "lower optimizer.learning_rate in the recipe"
                 )
-            optimizer.step()
             state["step"] += 1
             state["words"] += rows.words
             state["position"] = list(reading.position)
@@ -230,7 +230,29 @@ def _learning_rate(settings: OptimizerSettings, share: float) -> float:
     return settings.learning_rate * max(min(rise, fall, 1.0), 1e-3)
 
 
-def _optimizer(network: torch.nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer:
+def training_step(
+    learner: Learner, optimizer: torch.optim.Optimizer, rows: Rows, step: int, *, full: bool
+) -> tuple[float, float]:
+    """One step of the optimizer on a batch.
+
+    Returns
+    -------
+    tuple of float
+        Loss in nats per predicted unit, and norm of the gradient before clipping. Where one of them is not finite, the
+        weights are no more either.
+    """
+    import torch
+
+    loss = learner.loss(rows, step, full=full)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    norm = torch.nn.utils.clip_grad_norm_(list(learner.network.parameters()), learner.recipe.optimizer.gradient_clip)
+    optimizer.step()
+    return loss.item(), norm.item()
+
+
+def optimizer_of(network: torch.nn.Module, settings: OptimizerSettings) -> torch.optim.Optimizer:
+    """AdamW over a network's parameters; weight decay on matrices only."""
     import torch
 
     parameters = list(network.parameters())
@@ -263,10 +285,9 @@ def _deterministic(device: str) -> Iterator[None]:
 
 def _record(
     learner: Learner,
-    material: Material,
-    text: Sequence[str | Path],
+    source: TrainingText,
     state: Mapping[str, Any],
-    final: Mapping[str, float],
+    final: Mapping[str, npt.NDArray[np.float64]],
     command: str | None,
     device: str,
 ) -> dict[str, Any]:
@@ -276,8 +297,9 @@ def _record(
     import torch
 
     from studies.provenance import version
+    from studies.training.learner import mean_losses
 
-    recipe = learner.recipe
+    recipe, material = learner.recipe, learner.material
     counts = learner.count_parameters(recipe, len(material.vocabulary))
     training, held_out = material.text.training, material.text.held_out
     return {
@@ -298,9 +320,14 @@ def _record(
         "unit": "word" if recipe.reads_words else "piece",
         "vocabulary": len(material.vocabulary),
         "unigram_loss": material.unigram_loss(),
-        **final,
+        **mean_losses(final),
+        "held_out_batches": {
+            name: {"nats": sums[:, 0].round(3).tolist(), "predictions": sums[:, 1].astype(int).tolist()}
+            for name, sums in final.items()
+        },
         "text": {
-            "files": [{"name": Path(path).name, "sha256": sha256_of_file(path)} for path in text],
+            "files": [{"name": path.name, "sha256": sha256_of_file(path)} for path in source.paths],
+            "limit": source.limit,
             "training_words": len(training.words),
             "training_documents": len(training.documents) - 1,
             "held_out_words": len(held_out.words),
