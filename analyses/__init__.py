@@ -3,6 +3,7 @@
 # `direction_shares` and `attention_distance` are modules and functions of the same name: importing the functions here,
 # at once, makes the name on the package the function, whichever submodule is imported later.
 from analyses.attention_distance import AttentionDistance, attention_distance
+from analyses.context_reach import ContextReach, context_reach
 from analyses.context_variants import contexts_by_length, resample_contexts, shorten_contexts
 from analyses.contexts import ContextSet, TargetContexts, collect_contexts
 from analyses.direction_shares import DirectionShares, direction_shares
@@ -25,6 +26,7 @@ __all__ = [
     "ANALYSES",
     "AnalysisInfo",
     "AttentionDistance",
+    "ContextReach",
     "ContextSet",
     "DirectionShares",
     "MainEffects",
@@ -37,6 +39,7 @@ __all__ = [
     "attention_distance",
     "collect_contexts",
     "compare_shares",
+    "context_reach",
     "contexts_by_length",
     "direction_shares",
     "interaction_gap",

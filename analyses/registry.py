@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analyses.attention_distance import MEASURES
+from analyses.context_reach import MEASURES as REACH_MEASURES
 from extractors.representation import ModelInfo
 
 
@@ -85,6 +86,13 @@ ANALYSES: dict[str, AnalysisInfo] = {
             measures=("mask_shift",),
             needs_new_sentences=True,
             needs_mask=True,
+        ),
+        AnalysisInfo(
+            name="context_reach",
+            description="How far to the left and right the words lie that a word's vector depends on, by substitution and by gradients",
+            needs="a model that can read new sentences; sentences in which some words recur (two thousand are plenty)",
+            measures=tuple(REACH_MEASURES),
+            needs_new_sentences=True,
         ),
     )
 }

@@ -129,6 +129,11 @@ def trace(extractor: Extractor, sentences: Sequence[Sentence], *, layers: Layers
         return Trace(traced.hidden[:, places], traced.inputs, places.argsort()[traced.owners], starts)
 
 
+def can_trace(extractor: Extractor) -> bool:
+    """Whether `trace` can run an extractor: a network is there, and its class is known."""
+    return trace_windows.dispatch(type(extractor)) is not trace_windows.dispatch(object)
+
+
 @singledispatch
 def trace_windows(extractor: Extractor, windows: Sequence[Window], layers: tuple[int, ...], pooling: str) -> Trace:
     """Run a batch of windows, sorted by falling length, with gradients switched on; `Trace.starts` may be left out.

@@ -50,6 +50,12 @@ _WORDS = (
 )
 _ATTENTION = f"{_v('a', 'ij')} is the attention of word <var>i</var> to word <var>j</var>. "
 
+_BRUNNER = "Brunner et al. 2020 (hidden token attribution)"
+_REACH = (
+    "A target word stands in contexts <var>i</var> of unrelated sentences, with the same number of words and pieces on each side; "
+    f"{_v('h', 'i')} is its vector. "
+)
+
 _DEFINITIONS = (
     Definition(
         "direction_share_left",
@@ -150,6 +156,55 @@ _DEFINITIONS = (
         "after Devlin et al. 2019, section 3.1",
     ),
     Definition(
+        "reach_influence",
+        "Influence by offset",
+        f"{_REACH}By <em>substitution</em>: Σ mean<sub>i</sub> |{_v('h', 'i')} − {_v('h', 'i')}<sup>(<var>k</var>)</sup>|<sup>2</sup> / "
+        f"Σ mean<sub>i&lt;j</sub> |{_v('h', 'i')} − {_v('h', 'j')}|<sup>2</sup>, with {_v('h', 'i')}<sup>(<var>k</var>)</sup> the vector after "
+        "the word at offset <var>k</var> was replaced; sums over targets. By <em>gradients</em>: "
+        f"Σ |{_v('J', 'k')}|<sup>2</sup> / Σ Σ<sub>j≠0</sub> |{_v('J', 'j')}|<sup>2</sup>, with {_v('J', 'k')} the Jacobian with respect to the "
+        "word's input vector. Offset 0 is the word itself.",
+        _BRUNNER,
+    ),
+    Definition(
+        "reach_mass_left",
+        "Left mass of the reach",
+        f"Σ<sub>k&lt;0</sub> {_v('I', 'k')} / Σ<sub>k≠0</sub> {_v('I', 'k')}, {_v('I', 'k')} the influence at offset <var>k</var>: the share of the "
+        "influence of all context words that comes from the left.",
+        _BRUNNER,
+    ),
+    Definition(
+        "reach_mass_right",
+        "Right mass of the reach",
+        f"Σ<sub>k&gt;0</sub> {_v('I', 'k')} / Σ<sub>k≠0</sub> {_v('I', 'k')}: the share that comes from the right.",
+        _BRUNNER,
+    ),
+    Definition(
+        "reach_distance",
+        "Mean distance of the reach",
+        f"Σ |<var>k</var>| {_v('I', 'k')} / Σ<sub>k≠0</sub> {_v('I', 'k')}, in words. It depends on how long the contexts are (column "
+        "<code>length</code>): compare at equal length.",
+        _BRUNNER,
+    ),
+    Definition(
+        "reach_radius_50",
+        "Radius holding 50 %",
+        f"The smallest whole number <var>r</var> with Σ<sub>0&lt;|k|≤r</sub> {_v('I', 'k')} ≥ 0.5 Σ<sub>k≠0</sub> {_v('I', 'k')}, in words.",
+        "—",
+    ),
+    Definition(
+        "reach_radius_90",
+        "Radius holding 90 %",
+        f"The smallest whole number <var>r</var> with Σ<sub>0&lt;|k|≤r</sub> {_v('I', 'k')} ≥ 0.9 Σ<sub>k≠0</sub> {_v('I', 'k')}, in words.",
+        "—",
+    ),
+    Definition(
+        "reach_agreement",
+        "Agreement of the two estimators",
+        "Spearman's rank correlation over offsets, the word itself left out, between the influence by substitution and that by gradients. They "
+        "are different quantities: order is compared, not size. Noise lowers it, in resamples more so: its interval is on the low side.",
+        "Spearman 1904",
+    ),
+    Definition(
         "accuracy",
         "Accuracy",
         "The share of test items whose label the probe predicts. A linear probe (multinomial logistic regression) is trained for each "
@@ -232,6 +287,20 @@ _DEFINITIONS = (
         "Target given as a random word",
         "Another word of the corpus, picked at random, stands in the place of the word.",
         "Devlin et al. 2019",
+    ),
+    Definition(
+        "substitution",
+        "Influence: by substitution",
+        "A context word is replaced by other words of the corpus, drawn by frequency among those with as many pieces. 1 is as much as changing "
+        "everything but the target and its position.",
+        "compare Khandelwal et al. 2018",
+    ),
+    Definition(
+        "gradient",
+        "Influence: by gradients",
+        "Squared Frobenius norm of the Jacobian of the target's vector with respect to a word's input vector, estimated without bias by random "
+        "projections. 1 is as much as all context words together.",
+        _BRUNNER,
     ),
     Definition(
         "control",
