@@ -1,4 +1,4 @@
-"""Attention: heat maps of heads and layers, and layer means beside uniform attention; one figure per model."""
+"""Attention: heat maps of heads and layers, layer means beside uniform attention, and variants; one figure per model."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 from reports.captions import attention_alt, attention_caption
 from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name, panel_title
 from reports.palette import DIRECTIONS, NEUTRAL, Style
-from reports.tables import estimates, pick, values_of
+from reports.tables import Estimate, estimates, number, pick, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_VARIANTS = {"norm-weighted": "norm-weighted", "rollout": "rollout"}
+_BASELINES = ("uniform", "rollout uniform")
+_SHOWN_WITH_VARIANTS = "attention_signed_distance"
+_ROLLOUT = "#2B2B2B"
 
 
 def attention_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int) -> Iterator[DrawnFigure]:
@@ -25,16 +30,19 @@ def attention_figures(results: pd.DataFrame, styles: Mapping[str, Style], first:
             panels: list[Panel] = []
             for title, measure, drawing in _attention_panels(part, style, longest):
                 name = panel_name(place, len(panels) + 1, "attention", model, title)
-                panels.append(Panel(name, f"{style.label}, {title}", attention_alt(part, measure), as_svg(drawing)))
+                alt = _variants_alt(part) if measure == _SHOWN_WITH_VARIANTS else attention_alt(part, measure)
+                panels.append(Panel(name, f"{style.label}, {title}", alt, as_svg(drawing)))
             if panels:
-                measures = tuple(values_of(pick(part, condition="plain"), "measure")) + (
-                    ("uniform",) if not pick(part, condition="uniform").empty else ()
-                )
-                shown = tuple(
-                    name for name in measures if name not in ("attention_entropy", "attention_signed_distance")
-                )
+                conditions = values_of(part, "condition")
+                varied = any(name in conditions for name in _VARIANTS)
+                unseen = ("attention_entropy", *(() if varied else (_SHOWN_WITH_VARIANTS,)))
+                shown = [name for name in values_of(pick(part, condition="plain"), "measure") if name not in unseen]
+                shown += [name for name in (*_VARIANTS, *_BASELINES) if name in conditions]
                 title = f"Attention of {style.label}" + (f" ({varying})" if varying else "")
-                yield DrawnFigure(place, "attention", title, attention_caption(part), shown, tuple(panels))
+                caption = " ".join(
+                    filter(None, (attention_caption(part), _variants_caption(part), _towers_caption(part)))
+                )
+                yield DrawnFigure(place, "attention", title, caption, tuple(shown), tuple(panels))
                 place += 1
 
 
@@ -51,7 +59,10 @@ def _attention_panels(rows: pd.DataFrame, style: Style, longest: float) -> Itera
         if not cells["value"].dropna().empty:
             yield title, measure, _heat_map(cells, style.label, title, colour, top)
     if not plain[plain["head"].isna()].empty:
-        yield "layer means", "attention_distance", _attention_means(rows[rows["head"].isna()], style)
+        yield "layer means", "attention_distance", _attention_means(pick(rows, head=None, part="whole"), style)
+    whole = pick(rows, head=None, part="whole", weights="trained")
+    if not pick(whole, condition=list(_VARIANTS)).empty:
+        yield "readings of attention", _SHOWN_WITH_VARIANTS, _attention_variants(whole, style)
 
 
 def _heat_map(cells: pd.DataFrame, model: str, title: str, colour: str, top: float) -> Any:
@@ -87,6 +98,108 @@ def _heat_map(cells: pd.DataFrame, model: str, title: str, colour: str, top: flo
     axes.set_title(title)
     axes.collections[0].colorbar.outline.set_visible(False)
     return figure
+
+
+def _attention_variants(rows: pd.DataFrame, style: Style) -> Any:
+    """Mean and signed distance of plain, norm-weighted and rolled-out attention, layer by layer."""
+    figure = canvas(4.4)
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    looks: dict[str, dict[str, Any]] = {
+        "uniform": {"colour": NEUTRAL, "marker": "", "line": ":", "label": "uniform", "faint": True},
+        "rollout uniform": {"colour": _ROLLOUT, "marker": "", "line": "-.", "label": "rollout, uniform", "faint": True},
+        "plain": {"colour": style.colour, "marker": style.marker, "label": "plain"},
+        "norm-weighted": {"colour": style.colour, "marker": "D", "line": "--", "label": "norm-weighted", "faint": True},
+        "rollout": {"colour": _ROLLOUT, "marker": "s", "label": "rollout", "faint": True},
+    }
+    layers: set[int] = set()
+    for condition, look in looks.items():
+        for axes, measure in ((upper, "attention_distance"), (lower, "attention_signed_distance")):
+            curve = _defined(rows, condition, measure)
+            if curve:
+                layers |= curve.keys()
+                draw_curve(axes, curve, **look)
+    upper.set_ylim(bottom=0)
+    upper.set_ylabel("mean distance, words")
+    lower.set_ylabel("signed distance, words")
+    lower.axhline(0, color="#8C8C8C", linewidth=0.8, zorder=1)
+    low, high = lower.get_ylim()
+    reach = max(abs(low), abs(high), 0.5)
+    lower.set_ylim(-reach, reach)
+    for height, side in ((0.96, "to the right"), (0.04, "to the left")):
+        lower.text(
+            0.995,
+            height,
+            side,
+            transform=lower.transAxes,
+            ha="right",
+            va="top" if height > 0.5 else "bottom",
+            fontsize=7.5,
+            color="#444444",
+        )
+    panel_title(figure, style.label)
+    upper.set_title("readings of attention, layer means", pad=30)
+    upper.legend(
+        ncols=3,
+        loc="lower left",
+        bbox_to_anchor=(0, 0.99),
+        handlelength=2.2,
+        columnspacing=1.0,
+        borderaxespad=0.1,
+        fontsize=7.5,
+    )
+    found = sorted(layers) or [1]
+    layer_axis(lower, list(range(found[0], found[-1] + 1)))
+    return figure
+
+
+def _defined(rows: pd.DataFrame, condition: str, measure: str = "attention_distance") -> dict[int, Estimate]:
+    """Layer -> defined estimate of a condition among rows of whole layers."""
+    found = estimates(pick(rows, condition=condition, measure=measure))
+    return {layer: one for layer, one in found.items() if one.defined}
+
+
+def _variants_caption(rows: pd.DataFrame) -> str:
+    """What the variants say at the highest layer, beside what they are to be compared with."""
+    whole = pick(rows, head=None, part="whole", weights="trained")
+    parts = []
+    for condition, beside, name in (
+        ("norm-weighted", "plain", "plain maps"),
+        ("rollout", "rollout uniform", "uniform"),
+    ):
+        curve, other = _defined(whole, condition), _defined(whole, beside)
+        if curve:
+            top = max(curve)
+            text = f"{_VARIANTS[condition]} reaches {number(curve[top].value, 'words')} words at layer {top}"
+            parts.append(text + (f" ({name}: {number(other[top].value, 'words')})" if top in other else ""))
+    if not parts:
+        return ""
+    return (
+        f"Readings of attention: {'; '.join(parts)}. Norm-weighted maps count what heads read, not where they point; rollout "
+        "follows attention from a layer down to the input. A signed distance below 0 is to the left."
+    )
+
+
+def _towers_caption(rows: pd.DataFrame) -> str:
+    """Which heads are whose, of two models side by side."""
+    ranges = []
+    for part, direction in (("forward", "left-to-right"), ("backward", "right-to-left")):
+        heads = sorted({int(head) for head in pick(rows, part=part, condition="plain")["head"].dropna()})
+        if heads:
+            span = f"{heads[0]} to {heads[-1]}" if len(heads) > 1 else f"{heads[0]}"
+            ranges.append(f"{span} of the {direction} one")
+    return f"Two models side by side: heads {' and '.join(ranges)}; layer means are over both." if ranges else ""
+
+
+def _variants_alt(rows: pd.DataFrame) -> str:
+    """Text alternative: mean distance by layer of each reading of attention."""
+    whole = pick(rows, head=None, part="whole", weights="trained")
+    curves = []
+    for condition in ("plain", *_VARIANTS):
+        curve = _defined(whole, condition)
+        if curve:
+            means = ", ".join(f"layer {layer} {number(one.value, one.unit)}" for layer, one in curve.items())
+            curves.append(f"{condition}: {means}")
+    return f"Mean distance by layer of different readings of attention. {'; '.join(curves)}."
 
 
 def _attention_means(rows: pd.DataFrame, style: Style) -> Any:

@@ -140,7 +140,8 @@ def attention_caption(rows: pd.DataFrame) -> str:
                 f"{nearer} of {len(compared)} heads look nearer than that, intervals apart."
             )
     left, right = (
-        _defined(estimates(pick(plain, measure=f"attention_mass_{side}", head=None))) for side in ("left", "right")
+        _defined(estimates(pick(plain, measure=f"attention_mass_{side}", head=None, part="whole")))
+        for side in ("left", "right")
     )
     if left and right:
         top = max(left)
@@ -155,7 +156,9 @@ def attention_caption(rows: pd.DataFrame) -> str:
 
 def attention_alt(rows: pd.DataFrame, measure: str) -> str:
     """Text alternative of an attention panel: its layer means from the first to the last layer."""
-    curve = _defined(estimates(pick(rows, condition="plain", weights="trained", measure=measure, head=None)))
+    curve = _defined(
+        estimates(pick(rows, condition="plain", weights="trained", measure=measure, head=None, part="whole"))
+    )
     means = ", ".join(f"layer {layer} {number(one.value, one.unit)}" for layer, one in curve.items())
     return f"{measure_label(measure)} by layer and head" + (f". Layer means: {means}." if means else ".")
 

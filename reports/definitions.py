@@ -272,8 +272,31 @@ _DEFINITIONS = (
     Definition(
         "uniform",
         "Baseline: uniform attention",
-        "The same measure for attention spread evenly over the positions the model may attend to, in the same sentences. Long sentences alone "
-        "give long distances; the baseline shows how long.",
+        "The same measure for attention spread evenly over the words that the head may attend to (of two models side by side: that its own "
+        "model may), in the same sentences. Long sentences alone give long distances; the baseline shows how long.",
+        "—",
+    ),
+    Definition(
+        "norm-weighted",
+        "Attention: weighted by norms",
+        f"In each head, the attention between pieces times the norm of what is read, |<var>f</var>({_v('x', 'j')})| with <var>f</var>(<var>x</var>) = "
+        f"(<var>x</var>{_v('W', 'V')} + {_v('b', 'V')}){_v('W', 'O')}; rows renormalised to 1, then taken to words. Heads put spare attention where "
+        "they read next to nothing, which plain maps count in full. The baseline is that of plain attention.",
+        "Kobayashi et al. 2020",
+    ),
+    Definition(
+        "rollout",
+        "Attention: rollout",
+        f"{_v('R', 'l')} = {_v('B', 'l')}{_v('R', 'l−1')}, {_v('R', '0')} = <var>I</var>, with {_v('B', 'l')} = ({_v('A', 'l')} + <var>I</var>) / 2 and "
+        f"{_v('A', 'l')} the mean of the layer’s maps over heads, between pieces, special tokens included; then taken to words. It follows attention "
+        "down to the input as if attention and the residual connection were all that happens, and belongs to a layer, not to a head.",
+        "Abnar & Zuidema 2020",
+    ),
+    Definition(
+        "rollout uniform",
+        "Baseline: rollout of uniform attention",
+        "The rollout of a model in which every head spreads its attention evenly over the pieces that it may attend to. The residual connection "
+        "alone leaves every word much of itself, and layers alone carry far: the baseline shows how much and how far.",
         "—",
     ),
     Definition(

@@ -421,7 +421,7 @@ def _probe_sentences(results: pd.DataFrame) -> list[str]:
 
 def _attention_sentences(results: pd.DataFrame) -> list[str]:
     found = []
-    rows = pick(results, measure="attention_distance", head=None, weights="trained")
+    rows = pick(results, measure="attention_distance", head=None, part="whole", weights="trained")
     for model in values_of(rows, "model"):
         plain = estimates(pick(rows, model=model, condition="plain"))
         uniform = estimates(pick(rows, model=model, condition="uniform"))
