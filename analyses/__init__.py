@@ -3,11 +3,13 @@
 # `direction_shares` and `attention_distance` are modules and functions of the same name: importing the functions here,
 # at once, makes the name on the package the function, whichever submodule is imported later.
 from analyses.attention_distance import AttentionDistance, attention_distance
+from analyses.cloze import Cloze, cloze
 from analyses.context_reach import ContextReach, context_reach
 from analyses.context_variants import contexts_by_length, resample_contexts, shorten_contexts
 from analyses.contexts import ContextSet, TargetContexts, collect_contexts
 from analyses.direction_shares import DirectionShares, direction_shares
 from analyses.factorial import MainEffects, main_effects, paired_difference, spread_over_seeds
+from analyses.gap_sets import GapSet, collect_gaps, shared_candidates
 from analyses.mask_shift import MaskShift, mask_shift
 from analyses.registry import ANALYSES, AnalysisInfo
 from analyses.share_comparison import (
@@ -26,9 +28,11 @@ __all__ = [
     "ANALYSES",
     "AnalysisInfo",
     "AttentionDistance",
+    "Cloze",
     "ContextReach",
     "ContextSet",
     "DirectionShares",
+    "GapSet",
     "MainEffects",
     "MaskShift",
     "NaturalStatistics",
@@ -37,7 +41,9 @@ __all__ = [
     "TargetContexts",
     "VarianceComponents",
     "attention_distance",
+    "cloze",
     "collect_contexts",
+    "collect_gaps",
     "compare_shares",
     "context_reach",
     "contexts_by_length",
@@ -50,6 +56,7 @@ __all__ = [
     "paired_difference",
     "resample_contexts",
     "share_effects",
+    "shared_candidates",
     "shares_by_length",
     "shorten_contexts",
     "spread_over_seeds",

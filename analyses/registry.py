@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analyses.attention_distance import MEASURES
+from analyses.cloze import DIFFERENCES as CLOZE_DIFFERENCES
+from analyses.cloze import MEASURES as CLOZE_MEASURES
+from analyses.cloze import WEIGHT as CLOZE_WEIGHT
 from analyses.context_reach import MEASURES as REACH_MEASURES
 from extractors.representation import ModelInfo
 
@@ -92,6 +95,13 @@ ANALYSES: dict[str, AnalysisInfo] = {
             description="How far to the left and right the words lie that a word's vector depends on, by substitution and by gradients",
             needs="a model that can read new sentences; sentences in which some words recur (two thousand are plenty)",
             measures=tuple(REACH_MEASURES),
+            needs_new_sentences=True,
+        ),
+        AnalysisInfo(
+            name="cloze",
+            description="How well gaps are filled from the left, from the right, from both predictions combined, and by one joint model",
+            needs="language models with their output layer; sentences whose words are in the output vocabularies of all of them",
+            measures=(*CLOZE_MEASURES, *CLOZE_DIFFERENCES, CLOZE_WEIGHT),
             needs_new_sentences=True,
         ),
     )

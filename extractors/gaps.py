@@ -130,7 +130,7 @@ class GapFiller(ABC):
         """
         if batch_size < 1:
             raise UsageError(f"batch size {batch_size} is not positive")
-        entries = self._checked_entries(candidates)
+        entries = self.check(candidates)
         for number, gap in enumerate(gaps, start=1):
             words = as_words(gap.words, where=f"gap {number}")
             if not 0 <= gap.position < len(words):
@@ -155,7 +155,16 @@ class GapFiller(ABC):
                 task.advance(len(batch))
         return found
 
-    def _checked_entries(self, candidates: Sequence[str]) -> npt.NDArray[np.int64]:
+    def check(self, candidates: Sequence[str]) -> npt.NDArray[np.int64]:
+        """Give the entries (candidates,) of words that can be chosen from.
+
+        Raises
+        ------
+        DataError
+            If a candidate is not one entry of the vocabulary, or two are the same entry.
+        UsageError
+            If there are none.
+        """
         if not candidates:
             raise UsageError("there are no candidates; give at least two words")
         entries = self.entries(candidates)
@@ -164,7 +173,7 @@ class GapFiller(ABC):
             raise DataError(
                 f"{len(missing)} of {len(candidates)} candidates are not one entry of the output vocabulary of "
                 f"{self.info.name} ({', '.join(map(repr, missing[:5]))}{', ...' if len(missing) > 5 else ''}); leave them "
-                "out, e.g. with analyses.cloze.shared_candidates"
+                "out, e.g. with analyses.shared_candidates"
             )
         first: dict[int | None, str] = {}
         for word, entry in zip(candidates, entries, strict=True):

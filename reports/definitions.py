@@ -56,6 +56,8 @@ _REACH = (
     f"{_v('h', 'i')} is its vector. "
 )
 
+_CLOZE = "Candidates are words that are one entry of every model’s output vocabulary; n counts sentences, over which the intervals are."
+
 _DEFINITIONS = (
     Definition(
         "direction_share_left",
@@ -205,6 +207,45 @@ _DEFINITIONS = (
         "Spearman 1904",
     ),
     Definition(
+        "cloze_nats",
+        "Nats per gap",
+        "A word is left out of a sentence and the model chooses among candidates that are the same for all models. Mean of −log "
+        "<var>P</var>(answer), with <var>P</var> renormalised over the candidates. Lower is better. " + _CLOZE,
+        "Taylor 1953",
+    ),
+    Definition(
+        "cloze_top1",
+        "Top-1 accuracy at gaps",
+        "The share of gaps whose answer is the likeliest candidate. " + _CLOZE,
+        "Taylor 1953",
+    ),
+    Definition(
+        "cloze_reciprocal_rank",
+        "Mean reciprocal rank at gaps",
+        "Mean of 1 / rank of the answer among the candidates; candidates as likely as the answer count half. " + _CLOZE,
+        "Voorhees 1999",
+    ),
+    Definition(
+        "cloze_nats_difference",
+        "Difference in nats per gap",
+        "Nats per gap of a model minus those of the reference model on the same gaps, each by the best use of what it reads (joint, else tuned "
+        "mix, else forward); the interval is paired over sentences. Below 0 the model is better than the reference.",
+        "—",
+    ),
+    Definition(
+        "cloze_top1_difference",
+        "Difference in top-1 accuracy at gaps",
+        "Top-1 accuracy of a model minus that of the reference model on the same gaps, each by the best use of what it reads. Above 0 the model "
+        "is better than the reference.",
+        "—",
+    ),
+    Definition(
+        "cloze_mix_weight",
+        "Mixing weight",
+        "The weight that an ingredient (forward, backward or unigram) has in the tuned mix.",
+        "Genest & Zidek 1986",
+    ),
+    Definition(
         "accuracy",
         "Accuracy",
         "The share of test items whose label the probe predicts. A linear probe (multinomial logistic regression) is trained for each "
@@ -324,6 +365,46 @@ _DEFINITIONS = (
         "Squared Frobenius norm of the Jacobian of the target's vector with respect to a word's input vector, estimated without bias by random "
         "projections. 1 is as much as all context words together.",
         _BRUNNER,
+    ),
+    Definition(
+        "unigram",
+        "Cloze: unigram",
+        "No context: the frequency of the word in a text (one added to each count), or, without counts, the model’s own mean prediction over other gaps.",
+        "—",
+    ),
+    Definition(
+        "forward",
+        "Cloze: forward",
+        "<var>P</var>(<var>w</var> | <var>L</var>): the words to the left of the gap, read by a left-to-right model. Over word pieces, the probability "
+        "of the word’s piece times that of no piece carrying it on.",
+        "—",
+    ),
+    Definition(
+        "backward",
+        "Cloze: backward",
+        "<var>P</var>(<var>w</var> | <var>R</var>): the words to the right of the gap, read by a right-to-left model.",
+        "—",
+    ),
+    Definition(
+        "product",
+        "Cloze: corrected product",
+        "Two one-directional models combined: proportional to <var>P</var>(<var>w</var> | <var>L</var>) <var>P</var>(<var>w</var> | <var>R</var>) / "
+        "<var>P</var>(<var>w</var>), exact where left and right are independent given the word.",
+        "—",
+    ),
+    Definition(
+        "tuned mix",
+        "Cloze: tuned mix",
+        "Two one-directional models combined as well as a weight for each allows: proportional to <var>P</var>(<var>w</var> | "
+        "<var>L</var>)<sup><var>a</var></sup> <var>P</var>(<var>w</var> | <var>R</var>)<sup><var>b</var></sup> "
+        "<var>P</var>(<var>w</var>)<sup><var>c</var></sup>, with the weights that give the fewest nats on other sentences.",
+        "Genest & Zidek 1986",
+    ),
+    Definition(
+        "joint",
+        "Cloze: joint",
+        "<var>P</var>(<var>w</var> | <var>L</var>, <var>R</var>) of a masked language model, with one mask in the gap.",
+        "Devlin et al. 2019",
     ),
     Definition(
         "control",
