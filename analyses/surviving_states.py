@@ -1,0 +1,236 @@
+"""Which of a model's states stay valid when a sentence is edited: one word more at its end, one inserted, one replaced.
+
+A model whose states of the words before an edit do not change can keep them and read on; one whose states all change
+has to read the sentence again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from extractors.base import Extractor, Sentence
+from extractors.foundation.bootstrap import Interval, bootstrap
+from extractors.foundation.errors import DataError, UsageError
+from extractors.foundation.progress import SILENT, Progress
+from extractors.foundation.randomness import generator_for
+from extractors.representation import ModelInfo
+from extractors.words import as_words
+
+Array = npt.NDArray[np.float64]
+
+EDITS = ("append", "insert", "replace")
+"""One word more at the end; one before a random word; another word in place of a random one."""
+_EPSILONS = 100
+"""A state survives if it moves by less than so many machine epsilons of a typical vector's length."""
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A sentence before and after an edit."""
+
+    words: tuple[str, ...]
+    """After the edit."""
+    kept: tuple[tuple[int, int], ...]
+    """(place before, place after) of every word that stands in both."""
+
+
+@dataclass(frozen=True)
+class SurvivingStates:
+    """How far every state moved, by edit."""
+
+    info: ModelInfo
+    """The model."""
+    layers: tuple[int, ...]
+    """All layers, 0..L."""
+    halves: tuple[str, ...]
+    """The parts whose states are counted one by one: ``forward`` and ``backward``, or ``whole`` for a model without halves."""
+    moved: dict[str, list[Array]]
+    """Edit -> one array per sentence, (layers, halves, kept words): |h' - h| divided by the root mean square of |h| at that
+    layer and half over all words of all sentences."""
+    tolerance: float
+    """A state survives if it moved by no more than this."""
+    length: int
+    """Words of a sentence before the edit."""
+    resamples: int
+    """Bootstrap samples over sentences."""
+    seed: int
+    """Seed of edits and resampling."""
+
+    def units(self, edit: str, part: str) -> tuple[Array, Array]:
+        """Surviving and compared states per sentence and layer, two arrays of shape (sentences, layers).
+
+        A state is one word's vector at one layer in one half; ``whole`` counts the states of all halves.
+        """
+        chosen = list(range(len(self.halves))) if part == "whole" else [self.halves.index(part)]
+        survive = [(moved[:, chosen] <= self.tolerance).sum(axis=(1, 2)) for moved in self.moved[edit]]
+        compared = [np.full(len(moved), len(chosen) * moved.shape[2]) for moved in self.moved[edit]]
+        return np.stack(survive).astype(np.float64), np.stack(compared).astype(np.float64)
+
+    def share(self, edit: str, part: str = "whole") -> Interval:
+        """Share of states that survive, with 95 % intervals over sentences.
+
+        Parameters
+        ----------
+        edit : str
+            One of `EDITS`.
+        part : str
+            ``whole`` or one of `halves`.
+
+        Returns
+        -------
+        Interval
+            Arrays of shape (layers + 1,): each layer, then the contextual layers 1..L together.
+        """
+        survive, compared = self.units(edit, part)
+        layers = survive.shape[1]
+
+        def shares(sums: Array) -> Array:
+            good, all_ = sums[..., :layers], sums[..., layers:]
+            together = good[..., 1:].sum(axis=-1, keepdims=True) / all_[..., 1:].sum(axis=-1, keepdims=True)
+            return np.concatenate([good / all_, together], axis=-1)
+
+        return bootstrap(np.concatenate([survive, compared], axis=1), shares, resamples=self.resamples, seed=self.seed)
+
+
+def edits_of(
+    sentence: Sequence[str], length: int, others: Sequence[str], rng: np.random.Generator
+) -> dict[str, Edited]:
+    """The three edits of the first `length` words of a longer sentence.
+
+    The appended word is the sentence's own next word; place and word of the others are drawn.
+
+    Parameters
+    ----------
+    sentence : sequence of str
+        More than `length` words.
+    length : int
+        Words before the edit.
+    others : sequence of str
+        Words to draw from, at least two different ones.
+    rng : numpy.random.Generator
+        What draws.
+
+    Returns
+    -------
+    dict
+        Edit -> the edited sentence.
+    """
+    words = tuple(sentence[:length])
+    at, where = (int(place) for place in rng.integers(length, size=2))
+    different = [word for word in others if word != words[at]]
+    new, another = different[int(rng.integers(len(different)))], others[int(rng.integers(len(others)))]
+    before = tuple((i, i) for i in range(length))
+    return {
+        "append": Edited((*words, sentence[length]), before),
+        "insert": Edited(
+            (*words[:where], another, *words[where:]), tuple((i, i + (i >= where)) for i in range(length))
+        ),
+        "replace": Edited((*words[:at], new, *words[at + 1 :]), tuple(pair for pair in before if pair[0] != at)),
+    }
+
+
+def surviving_states(
+    extractor: Extractor,
+    sentences: Sequence[Sentence],
+    *,
+    length: int = 12,
+    max_sentences: int = 24,
+    tolerance: float | None = None,
+    batch_size: int = 32,
+    resamples: int = 1000,
+    seed: int = 0,
+    progress: Progress = SILENT,
+) -> SurvivingStates:
+    """Compare every state of a sentence before and after an edit.
+
+    A state is the vector of one word at one layer, in each half where the model has halves. It survives an edit if
+
+        |h' - h| <= tolerance * sqrt(mean |h|^2),
+
+    the mean over all words of all sentences at that layer and half. States are compared at the same *word*: behind an
+    inserted word a state that only moved on by one place would survive. The word that is replaced is not counted.
+    What theory says at layers 1..L: appending a word leaves every state of a left-to-right model valid, the forward half of a
+    concatenation and nothing else; in a layer that reads both sides nothing survives. Where the influence of a distant word
+    fades below the tolerance (a forgetful LSTM), a state survives that theory would compute again.
+
+    Parameters
+    ----------
+    extractor : Extractor
+        The model.
+    sentences : sequence of str or of sequences of str
+        The corpus; sentences of more than `length` words are used, cut to `length` words before the edit.
+    length : int
+        Words of a sentence before the edit, at least 2.
+    max_sentences : int
+        Use the first so many sentences that are long enough.
+    tolerance : float, optional
+        Default: 100 times the machine epsilon of the network's precision, 1.2e-5 for float32.
+    batch_size : int
+        Sentences per forward pass.
+    resamples : int
+        Bootstrap samples.
+    seed : int
+        Seed of places, words and resampling.
+    progress : Progress
+        Receives one unit per sentence read.
+
+    Returns
+    -------
+    SurvivingStates
+        Shares by layer, part and edit.
+
+    Raises
+    ------
+    UsageError
+        If a length or number is too small.
+    DataError
+        If no sentence is long enough, or there is only one word to draw from.
+    """
+    if length < 2 or max_sentences < 1:
+        raise UsageError(f"length={length} must be at least 2, and max_sentences={max_sentences} at least 1")
+    split = [as_words(sentence, where=f"sentence {i}") for i, sentence in enumerate(sentences, start=1)]
+    chosen = [words for words in split if len(words) > length][:max_sentences]
+    if not chosen:
+        longest = max(map(len, split), default=0)
+        raise DataError(
+            f"no sentence has more than {length} words (the longest has {longest}); give longer sentences or a smaller length"
+        )
+    others = sorted({word for words in chosen for word in words})
+    if len(others) < 2:
+        raise DataError(f"all words are {others[0]!r}; a word cannot be replaced by another one")
+    edited = [edits_of(words, length, others, generator_for(seed, "edit", i)) for i, words in enumerate(chosen)]
+    texts = [text for words, edits in zip(chosen, edited, strict=True) for text in (words[:length], *_texts(edits))]
+    halves = tuple(part for part in extractor.info.parts if part != "whole") or ("whole",)
+    slices = [extractor.info.parts[half] for half in halves]
+    read = extractor.extract(texts, batch_size=batch_size, progress=progress)
+    moved: dict[str, list[Array]] = {edit: [] for edit in EDITS}
+    squares = np.zeros((len(extractor.info.layers), len(halves)))
+    for edits in edited:
+        before = next(read).hidden.astype(np.float64)
+        squares += _lengths(before, slices, power=2).sum(axis=2)
+        for edit in EDITS:
+            after = next(read).hidden.astype(np.float64)
+            old, new = (list(places) for places in zip(*edits[edit].kept, strict=True))
+            moved[edit].append(_lengths(after[:, new] - before[:, old], slices))
+    typical = np.sqrt(squares / (len(chosen) * length))[:, :, None]
+    # A layer of zeros moves by nothing.
+    scaled = {edit: [one / np.where(typical > 0, typical, 1) for one in arrays] for edit, arrays in moved.items()}
+    limit = _EPSILONS * _epsilon(extractor.info.dtype) if tolerance is None else tolerance
+    return SurvivingStates(extractor.info, extractor.info.layers, halves, scaled, limit, length, resamples, seed)
+
+
+def _texts(edits: dict[str, Edited]) -> list[tuple[str, ...]]:
+    return [edits[edit].words for edit in EDITS]
+
+
+def _lengths(vectors: Array, slices: Sequence[slice], power: int = 1) -> Array:
+    """|v|^power of each half, shape (layers, halves, words), from (layers, words, dim)."""
+    return np.stack([np.linalg.norm(vectors[..., part], axis=-1) ** power for part in slices], axis=1)
+
+
+def _epsilon(dtype: str) -> float:
+    return {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
