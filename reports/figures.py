@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from reports.attention_figures import attention_figures
+from reports.cloze_figures import cloze_figures
 from reports.drawing import DrawnFigure
 from reports.mask_figures import mask_figures
 from reports.palette import Style, theme
+from reports.reach_figures import reach_figures
 from reports.share_figures import share_figures
 from reports.task_figures import task_figures
 
@@ -34,7 +36,7 @@ def draw_figures(results: pd.DataFrame, styles: Mapping[str, Style]) -> list[Dra
     """
     found: list[DrawnFigure] = []
     with theme():
-        for draw in (share_figures, mask_figures, task_figures, attention_figures):
+        for draw in (share_figures, reach_figures, mask_figures, task_figures, attention_figures, cloze_figures):
             for figure in draw(results, styles, len(found) + 1):
                 found.append(figure)
     return found
