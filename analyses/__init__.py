@@ -4,9 +4,11 @@
 # at once, makes the name on the package the function, whichever submodule is imported later.
 from analyses.attention_distance import AttentionDistance, attention_distance
 from analyses.cloze import Cloze, cloze
+from analyses.configuration_cost import ConfigurationCost, configuration_cost, published_costs
 from analyses.context_reach import ContextReach, context_reach
 from analyses.context_variants import contexts_by_length, resample_contexts, shorten_contexts
 from analyses.contexts import ContextSet, TargetContexts, collect_contexts
+from analyses.cost import Cost, cost
 from analyses.direction_shares import DirectionShares, direction_shares
 from analyses.factorial import MainEffects, main_effects, paired_difference, spread_over_seeds
 from analyses.gap_sets import GapSet, collect_gaps, shared_candidates
@@ -22,6 +24,7 @@ from analyses.share_comparison import (
 )
 from analyses.share_components import NaturalStatistics, natural_statistics
 from analyses.shares_by_length import SharesByLength, shares_by_length
+from analyses.surviving_states import SurvivingStates, surviving_states
 from analyses.variance import VarianceComponents, two_way_effects, variance_components
 
 __all__ = [
@@ -29,8 +32,10 @@ __all__ = [
     "AnalysisInfo",
     "AttentionDistance",
     "Cloze",
+    "ConfigurationCost",
     "ContextReach",
     "ContextSet",
+    "Cost",
     "DirectionShares",
     "GapSet",
     "MainEffects",
@@ -38,6 +43,7 @@ __all__ = [
     "NaturalStatistics",
     "ShareComparison",
     "SharesByLength",
+    "SurvivingStates",
     "TargetContexts",
     "VarianceComponents",
     "attention_distance",
@@ -45,8 +51,10 @@ __all__ = [
     "collect_contexts",
     "collect_gaps",
     "compare_shares",
+    "configuration_cost",
     "context_reach",
     "contexts_by_length",
+    "cost",
     "direction_shares",
     "interaction_gap",
     "main_effects",
@@ -54,12 +62,14 @@ __all__ = [
     "mixing_onset",
     "natural_statistics",
     "paired_difference",
+    "published_costs",
     "resample_contexts",
     "share_effects",
     "shared_candidates",
     "shares_by_length",
     "shorten_contexts",
     "spread_over_seeds",
+    "surviving_states",
     "two_by_two",
     "two_way_effects",
     "variance_components",

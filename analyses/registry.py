@@ -10,6 +10,8 @@ from analyses.cloze import DIFFERENCES as CLOZE_DIFFERENCES
 from analyses.cloze import MEASURES as CLOZE_MEASURES
 from analyses.cloze import WEIGHT as CLOZE_WEIGHT
 from analyses.context_reach import MEASURES as REACH_MEASURES
+from analyses.cost import MEASURES as COST_MEASURES
+from analyses.cost import TIMED as TIMED_MEASURES
 from extractors.representation import ModelInfo
 
 
@@ -102,6 +104,13 @@ ANALYSES: dict[str, AnalysisInfo] = {
             description="How well gaps are filled from the left, from the right, from both predictions combined, and by one joint model",
             needs="language models with their output layer; sentences whose words are in the output vocabularies of all of them",
             measures=(*CLOZE_MEASURES, *CLOZE_DIFFERENCES, CLOZE_WEIGHT),
+            needs_new_sentences=True,
+        ),
+        AnalysisInfo(
+            name="cost",
+            description="Parameters, operations, speed and memory by sentence length, and what one more word costs",
+            needs="a model that can read new sentences; any sentences, some of more than a dozen words",
+            measures=(*COST_MEASURES, *TIMED_MEASURES),
             needs_new_sentences=True,
         ),
     )

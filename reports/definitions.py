@@ -277,10 +277,109 @@ _DEFINITIONS = (
         "label; a probe that can memorise words scores on both.",
         "Hewitt & Liang 2019",
     ),
+    Definition(
+        "parameters",
+        "Parameters",
+        "All trained numbers of the network that gives the vectors, counted from its configuration without loading weights; tied ones "
+        "count once. A head for predicting words is not part of it, unless the model's own file keeps it in.",
+        "—",
+    ),
+    Definition(
+        "parameters_without_embeddings",
+        "Parameters without embeddings",
+        "The same without tables of word, piece, position and segment vectors and without an output vocabulary. A character CNN, which "
+        "computes word vectors, counts.",
+        "Kaplan et al. 2020",
+    ),
+    Definition(
+        "flops_per_word",
+        "Operations per word",
+        "Floating-point operations of reading a sentence of so many words, divided by them: 2 for every multiplication and addition of a "
+        "matrix product or convolution, by closed formulas for the architecture and for the pieces it reads. For a Transformer "
+        f"{_v('a', '1')} <var>N</var> + {_v('a', '2')} <var>N</var><sup>2</sup> for <var>N</var> pieces, for an LSTM proportional to "
+        "<var>N</var>. A character CNN computes every different word once.",
+        "Kaplan et al. 2020; Vaswani et al. 2017, table 1",
+    ),
+    Definition(
+        "flops_exponent",
+        "Exponent of operations",
+        "<var>a</var> in operations ~ length<sup><var>a</var></sup>: least-squares slope of the logarithm of operations per sentence on "
+        "the logarithm of its words. 1 is linear, 2 quadratic.",
+        "—",
+    ),
+    Definition(
+        "append_flops",
+        "Operations of one more word",
+        "Operations that bring every word's vector up to date after one word was added at the end, when everything that stays valid was "
+        "kept: keys and values of a left-to-right Transformer, the last state of a left-to-right LSTM, context-free vectors. What reads to "
+        "the right is run again.",
+        "—",
+    ),
+    Definition(
+        "append_share",
+        "Share of the work that one more word costs",
+        "Operations of one more word over those of reading the longer sentence from nothing, a ratio of sums over texts. 1: everything is "
+        "computed again.",
+        "—",
+    ),
+    Definition(
+        "states_surviving",
+        "States that survive",
+        "Share of states that move by no more than 100 machine epsilons of a typical vector's length when the sentence is edited. A state is "
+        "one word's vector at one layer, in each half where a model has halves; <em>whole</em> counts the states of both halves.",
+        "—",
+    ),
+    Definition(
+        "append",
+        "Edit: append",
+        "One word more at the end of the sentence: its own next word.",
+        "—",
+    ),
+    Definition(
+        "insert",
+        "Edit: insert",
+        "One word more before a word drawn at random; words are compared with themselves, wherever they now stand.",
+        "—",
+    ),
+    Definition(
+        "replace",
+        "Edit: replace",
+        "Another word in place of one drawn at random, which is itself not compared.",
+        "—",
+    ),
+    Definition(
+        "configuration",
+        "From a configuration",
+        "Counted from a published model's hyper-parameters: no weights, no text, one piece per word, every word of a character CNN at full "
+        "length.",
+        "—",
+    ),
     Definition("penalty", "Penalty", "The weight of the probe's L2 penalty, chosen on the development split.", "—"),
     Definition("seconds", "Seconds", "Wall-clock time of the step on the machine of this run.", "—"),
     Definition(
         "words_per_second", "Words per second", "Words of the data set divided by the wall-clock time of the step.", "—"
+    ),
+    Definition(
+        "reading_speed",
+        "Reading speed",
+        "Words per second of reading a batch of sentences of one length, words in and top-layer vectors out; ratio of sums over repeats, "
+        "interval over repeats.",
+        "—",
+    ),
+    Definition(
+        "time_exponent",
+        "Exponent of time",
+        "<var>a</var> in seconds ~ length<sup><var>a</var></sup> over the lengths from the one given on: mean over repeats of the "
+        "least-squares slope of log seconds on log length, interval over repeats. Fixed costs of a pass make it smaller than the exponent of "
+        "operations.",
+        "—",
+    ),
+    Definition(
+        "peak_tensor_memory",
+        "Peak tensor memory",
+        "Largest number of bytes held at one time by the tensors made while a batch is read, every operation seen as it is dispatched; "
+        "weights and the scratch space inside an operation are not counted.",
+        "—",
     ),
     Definition("peak_memory", "Peak memory", "Largest resident memory of the process up to the end of the step.", "—"),
     Definition(
