@@ -36,7 +36,7 @@ def draw_figures(results: pd.DataFrame, styles: Mapping[str, Style]) -> list[Dra
     """
     found: list[DrawnFigure] = []
     with theme():
-        for draw in (share_figures, reach_figures, mask_figures, task_figures, attention_figures, cloze_figures):
+        for draw in (share_figures, reach_figures, mask_figures, cloze_figures, task_figures, attention_figures):
             for figure in draw(results, styles, len(found) + 1):
                 found.append(figure)
     return found
