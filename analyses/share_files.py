@@ -118,14 +118,23 @@ def _key(name: str) -> Key:
 
 
 def _info_to_json(info: ModelInfo) -> dict[str, Any]:
+    """The fields; mappings of names to slices become mappings of names to start and stop."""
     values = {field.name: getattr(info, field.name) for field in fields(info)}
-    values["parts"] = {name: [part.start, part.stop] for name, part in info.parts.items()}
-    return values
+    return {
+        name: {part: [place.start, place.stop] for part, place in value.items()}
+        if isinstance(value, Mapping)
+        else value
+        for name, value in values.items()
+    }
 
 
 def _info_from_json(values: dict[str, Any]) -> ModelInfo:
-    parts = MappingProxyType({name: slice(*ends) for name, ends in values["parts"].items()})
-    return ModelInfo(**{**values, "layer_names": tuple(values["layer_names"]), "parts": parts})
+    slices = {
+        name: MappingProxyType({part: slice(*ends) for part, ends in value.items()})
+        for name, value in values.items()
+        if isinstance(value, dict)
+    }
+    return ModelInfo(**{**values, **slices, "layer_names": tuple(values["layer_names"])})
 
 
 def _contexts_from_json(values: dict[str, Any]) -> ContextSet:
