@@ -42,6 +42,11 @@ _EMS = (
     "Estimated on K × K grids of crossed contexts with the expected-mean-squares correction, so that the value does not depend on "
     "K; a negative estimate is kept. Undefined where the variance over contexts is at the numerical floor (the input layer)."
 )
+_DESIGN = (
+    "Four models, LSTM or Transformer, shallow (two one-directional models side by side) or deep (both sides in every layer), on the "
+    "same units, the measure that <code>task</code> names, at the top layer: "
+)
+_FACTORIAL = "2 × 2 factorial design (Fisher 1935)"
 _SOBOL = "Generalised Sobol index (Gamboa et al. 2014; Lamboni et al. 2011)"
 _VIG = "Vig & Belinkov 2019; Clark et al. 2019 for special tokens"
 _WORDS = (
@@ -95,6 +100,41 @@ _DEFINITIONS = (
         "sentences: how much of a vector's distance from the corpus mean is due to its context rather than to the word. Direction shares "
         "divide up this part: shares of a tiny variance mean little.",
         "compare maximum explainable variance, Ethayarajh 2019",
+    ),
+    Definition(
+        "interaction_gap",
+        "Interaction gap",
+        f"{_v('S', 'LR')} of a model that reads both sides in its layers minus {_v('S', 'LR')} of two one-directional models side by "
+        "side, each at its top layer, on the same target words and contexts; every resample of targets is the same for both.",
+        _SOBOL,
+    ),
+    Definition(
+        "main_effect_directionality",
+        "Main effect of directionality",
+        _DESIGN
+        + "the mean over architectures of deep minus shallow. Within an architecture the objective changes with the directionality.",
+        _FACTORIAL,
+    ),
+    Definition(
+        "main_effect_architecture",
+        "Main effect of architecture",
+        _DESIGN
+        + "the mean over directionalities of Transformer minus LSTM. Within a directionality the input units change with the architecture.",
+        _FACTORIAL,
+    ),
+    Definition(
+        "effect_interaction",
+        "Interaction of directionality and architecture",
+        _DESIGN
+        + "deep minus shallow among the Transformers, less the same among the LSTMs: how much more directionality matters there.",
+        _FACTORIAL,
+    ),
+    Definition(
+        "mixing_onset",
+        "Mixing onset",
+        f"The first layer at which left and right interact: the lower bound of {_v('S', 'LR')} is above .01, above the upper bound of the "
+        "untrained copy, and above that of layer norm over additive features. No value: no such layer.",
+        "—",
     ),
     Definition(
         "attention_distance",
@@ -407,6 +447,55 @@ _DEFINITIONS = (
         "natural",
         "Sampling: natural",
         "Left and right contexts from the same sentences. They depend on each other, which biases the shares: for comparison only.",
+        "—",
+    ),
+    Definition(
+        "resampled",
+        "Sampling: resampled words",
+        "As crossed, with every word of the contexts replaced by a random word of the corpus that has as many word pieces, drawn by "
+        "frequency: contexts without syntax, topic or collocations.",
+        "—",
+    ),
+    Definition(
+        "masked",
+        "Sides masked",
+        "Another estimand. In each sentence either side is present or masked (the mask token; where a model has none, its unknown token or a "
+        "word of no vocabulary). With the four vectors of a sentence: squared main effects of the left and of the right side and of their "
+        f"interaction, {_v('Q', 'L')} = |{_v('E', 'L')}|<sup>2</sup>/4, {_v('Q', 'R')} alike, {_v('Q', 'LR')} = |<var>d</var>|<sup>2</sup>/16 with "
+        "<var>d</var> = both − left only − right only + neither. The shares divide up their sum, the variance over the four cells; these are "
+        "effects of presence, not variances over contexts.",
+        "2 × 2 factorial design (Fisher 1935)",
+    ),
+    Definition(
+        "by word class",
+        "By class of the target word",
+        "Mode crossed, for the target words of one class: content or function words, or one UPOS tag (the word's most frequent one).",
+        "—",
+    ),
+    Definition(
+        "by context length",
+        "By length of context",
+        "Mode crossed, for the same target words with different numbers of words on each side.",
+        "—",
+    ),
+    Definition(
+        "scalar mix",
+        "Scalar mix of all layers",
+        f"Shares of the sum Σ {_v('s', 'l')} {_v('h', 'l')} over all layers (equal weights, if no others are given). For two one-directional "
+        "models side by side it is as additive as each layer.",
+        "Peters et al. 2018",
+    ),
+    Definition(
+        "scalar mix layer-normed",
+        "Scalar mix of normalised layers",
+        "The same after layer norm of each layer over all words and dimensions of the sentence. The deviation depends on both sides, so "
+        "that an interaction appears which no layer has.",
+        "Peters et al. 2018 (there over the whole batch)",
+    ),
+    Definition(
+        "over seeds",
+        "Spread over training seeds",
+        "Mean over models trained from different seeds; the interval runs from the smallest to the largest, and n counts the seeds.",
         "—",
     ),
     Definition(

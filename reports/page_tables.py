@@ -129,6 +129,8 @@ def layer_tables(results: pd.DataFrame) -> list[Table]:
     """One table by layer for the direction shares, each task and the attention of each model."""
     found = []
     shares = pick(results, kind="analysis", measure=list(_SHARES))
+    # Rows of a word class or of a length of context are not one per layer.
+    shares = shares[shares["task"].isna() & shares["length"].isna() & shares["layer"].notna()]
     for condition in values_of(shares, "condition"):
         part = pick(shares, condition=condition)
         present = values_of(part, "measure")

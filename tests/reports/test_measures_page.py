@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from analyses import ANALYSES
-from analyses.direction_shares import CONTROL, CROSSED, STANDARDISED
+from analyses.direction_shares import BY_CLASS, CONTROL, MIX, MODES, NORMED_MIX, STANDARDISED
+from analyses.shares_by_length import BY_LENGTH
 from reports.definitions import DEFINITIONS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "measures.md").read_text(encoding="utf-8")
@@ -25,6 +26,6 @@ def test_the_page_lists_what_an_analysis_writes(analysis) -> None:
     assert f"analyses.{analysis.name}" in PAGE
 
 
-@pytest.mark.parametrize("condition", [CROSSED, STANDARDISED, CONTROL])
+@pytest.mark.parametrize("condition", [*MODES, STANDARDISED, CONTROL, MIX, NORMED_MIX, BY_CLASS, BY_LENGTH])
 def test_the_page_lists_the_conditions_of_direction_shares(condition: str) -> None:
     assert condition in LISTED
