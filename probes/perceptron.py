@@ -20,8 +20,13 @@ Array = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 Bits = npt.NDArray[np.int64]
 
-_FIRST_MOMENT, _SECOND_MOMENT, _STABLE = 0.9, 0.999, 1e-8
-"""Adam's constants (Kingma & Ba 2015)."""
+_FIRST_MOMENT, _SECOND_MOMENT, _STABLE = 0.9, 0.999, 1e-5
+"""Adam's constants (Kingma & Ba 2015); the last one larger than theirs, or rounding noise in a slope of 0 would be taken
+for a slope and followed at full length."""
+
+
+_NOISE = 1e-6
+"""Cross-entropies that differ by less (in nats) are taken as equal."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ def read_with_perceptron(
     for step in range(steps + 1):
         if step % every == 0 or step == steps:
             losses = cross_entropies(network.scores(looked_at), dev_gold)
-            better = losses < best
+            better = losses < best - _NOISE
             if better.any():
                 improved = step
                 best[better], chosen[better] = losses[better], step
