@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from reports.attention_figures import attention_figures
 from reports.cloze_figures import cloze_figures
+from reports.cost_figures import cost_figures
 from reports.drawing import DrawnFigure
 from reports.mask_figures import mask_figures
 from reports.palette import Style, theme
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def draw_figures(results: pd.DataFrame, styles: Mapping[str, Style]) -> list[DrawnFigure]:
+def draw_figures(
+    results: pd.DataFrame, styles: Mapping[str, Style], costs: pd.DataFrame | None = None
+) -> list[DrawnFigure]:
     """Draw every figure that the table has numbers for.
 
     Parameters
@@ -27,6 +30,8 @@ def draw_figures(results: pd.DataFrame, styles: Mapping[str, Style]) -> list[Dra
         The tidy table, seeds joined.
     styles : mapping
         Model -> style, see `reports.palette.model_styles`.
+    costs : pandas.DataFrame, optional
+        The table of costs, for what was timed.
 
     Returns
     -------
@@ -39,4 +44,5 @@ def draw_figures(results: pd.DataFrame, styles: Mapping[str, Style]) -> list[Dra
         for draw in (share_figures, reach_figures, mask_figures, cloze_figures, task_figures, attention_figures):
             for figure in draw(results, styles, len(found) + 1):
                 found.append(figure)
+        found.extend(cost_figures(results, styles, len(found) + 1, costs))
     return found
