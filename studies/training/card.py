@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 
 _USE = {
     "elmo": "The files are ELMo's official format (`options.json`, `weights.hdf5`) and any reader of that format loads them. "
-    "`softmax.safetensors` is the softmax that both directions share, `vocabulary.txt` its words, one a line.",
-    "bilstm-mlm": "`config.json`, `model.safetensors`; `vocabulary.txt` holds the output words, one a line. A word spelt `[MASK]` is "
+    "`softmax.safetensors` is the softmax that both directions share, `vocabulary.txt` its words and "
+    "`counts.txt` how often each occurs in the training text, one a line.",
+    "bilstm-mlm": "`config.json`, `model.safetensors`; `vocabulary.txt` holds the output words and `counts.txt` how often "
+    "each occurs in the training text, one a line. A word spelt `[MASK]` is "
     "the masked word.",
     "bigpt": "`config.json`, `model.safetensors`, `tokenizer.json`. The halves of every layer are the left-to-right and the "
     "right-to-left tower.",

@@ -44,9 +44,13 @@ class Material:
             units = Units(*piece_arrays(training, self.tokenizer))
         return replace(self, text=DividedText(training, self.text.held_out), training=units)
 
+    def counts(self) -> npt.NDArray[np.int64]:
+        """How often each entry of the vocabulary occurs in the training text."""
+        return np.bincount(self.targets[self.training.values], minlength=len(self.vocabulary)).astype(np.int64)
+
     def unigram(self) -> npt.NDArray[np.float64]:
         """Probability of each entry of the vocabulary in the training text, one added to each count."""
-        counts = np.bincount(self.targets[self.training.values], minlength=len(self.vocabulary)) + 1.0
+        counts = self.counts() + 1.0
         return np.asarray(counts / counts.sum(), dtype=np.float64)
 
     def unigram_loss(self) -> float:

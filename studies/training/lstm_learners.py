@@ -33,7 +33,7 @@ from studies.training.recipe import Recipe
 from studies.training.recurrence import run_cells
 from studies.training.vocabulary import WORD_SPECIALS
 
-SOFTMAX_FILE, VOCABULARY_FILE = "softmax.safetensors", "vocabulary.txt"
+SOFTMAX_FILE, VOCABULARY_FILE, COUNTS_FILE = "softmax.safetensors", "vocabulary.txt", "counts.txt"
 
 
 class _Speller:
@@ -153,7 +153,7 @@ class ElmoLearner(Learner):
         return float(functional.cross_entropy(self.network.softmax(top), targets, reduction="sum")), len(targets)
 
     def export(self, folder: Path) -> list[str]:
-        """``options.json``, ``weights.hdf5``, and beside them ``softmax.safetensors`` and ``vocabulary.txt``."""
+        """``options.json``, ``weights.hdf5``, and beside them ``softmax.safetensors``, ``vocabulary.txt`` and ``counts.txt``."""
         from safetensors.torch import save
 
         arrays = arrays_of(self.network.network.state_dict().items())
@@ -161,7 +161,7 @@ class ElmoLearner(Learner):
         state = self.network.softmax.state_dict()
         with written_whole(folder / SOFTMAX_FILE) as temporary:
             temporary.write_bytes(save({key: value.cpu().half().contiguous() for key, value in state.items()}))
-        return [options.name, weights.name, SOFTMAX_FILE, _write_vocabulary(folder, self.material.vocabulary)]
+        return [options.name, weights.name, SOFTMAX_FILE, *_write_vocabulary(folder, self.material)]
 
 
 class BilstmMlmLearner(Learner):
@@ -212,9 +212,9 @@ class BilstmMlmLearner(Learner):
         return float(functional.cross_entropy(scores, targets, reduction="sum")), len(targets)
 
     def export(self, folder: Path) -> list[str]:
-        """``config.json``, ``model.safetensors`` and ``vocabulary.txt``."""
+        """``config.json``, ``model.safetensors``, ``vocabulary.txt`` and ``counts.txt``."""
         write_model(folder, self._config, self.network.state_dict(), torch.float16)
-        return ["config.json", "model.safetensors", _write_vocabulary(folder, self.material.vocabulary)]
+        return ["config.json", "model.safetensors", *_write_vocabulary(folder, self.material)]
 
 
 def bilstm_config(recipe: Recipe, vocabulary: int) -> BilstmMlmConfig:
@@ -231,7 +231,10 @@ def bilstm_config(recipe: Recipe, vocabulary: int) -> BilstmMlmConfig:
     )
 
 
-def _write_vocabulary(folder: Path, vocabulary: tuple[str, ...]) -> str:
+def _write_vocabulary(folder: Path, material: Material) -> list[str]:
+    """The output words and how often each occurs in the training text, one a line."""
     with written_whole(folder / VOCABULARY_FILE) as temporary:
-        temporary.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
-    return VOCABULARY_FILE
+        temporary.write_text("".join(f"{word}\n" for word in material.vocabulary), encoding="utf-8")
+    with written_whole(folder / COUNTS_FILE) as temporary:
+        temporary.write_text("".join(f"{count}\n" for count in material.counts()), encoding="utf-8")
+    return [VOCABULARY_FILE, COUNTS_FILE]

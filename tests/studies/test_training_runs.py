@@ -158,6 +158,11 @@ def test_elmo_has_its_shared_softmax_beside_it(tiny_trained: Callable[[str], Any
     assert vocabulary[:3] == ["<S>", "</S>", "<UNK>"]
     assert softmax["weight"].shape == (len(vocabulary), 16)
     assert softmax["bias"].shape == (len(vocabulary),)
+    counts = [int(line) for line in (folder / "counts.txt").read_text().splitlines()]
+    assert len(counts) == len(vocabulary)
+    assert counts[:2] == [0, 0]
+    assert counts[3:] == sorted(counts[3:], reverse=True)
+    assert counts[3] > 0
 
 
 def test_bert_through_transformers_alone_is_the_extractor(tiny_trained: Callable[[str], Any]) -> None:
