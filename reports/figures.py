@@ -13,6 +13,7 @@ from reports.mask_figures import mask_figures
 from reports.palette import Style, theme
 from reports.reach_figures import reach_figures
 from reports.share_figures import share_figures
+from reports.share_variant_figures import share_variant_figures
 from reports.task_figures import task_figures
 
 if TYPE_CHECKING:
@@ -41,7 +42,15 @@ def draw_figures(
     """
     found: list[DrawnFigure] = []
     with theme():
-        for draw in (share_figures, reach_figures, mask_figures, cloze_figures, task_figures, attention_figures):
+        for draw in (
+            share_figures,
+            share_variant_figures,
+            reach_figures,
+            mask_figures,
+            cloze_figures,
+            task_figures,
+            attention_figures,
+        ):
             for figure in draw(results, styles, len(found) + 1):
                 found.append(figure)
         found.extend(cost_figures(results, styles, len(found) + 1, costs))

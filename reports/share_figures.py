@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+HALVES = ("whole", "forward", "backward")
+"""Parts with a panel; of other modes than crossed the whole vectors alone."""
+
+
 def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int) -> Iterator[DrawnFigure]:
     """One figure for each sampling mode, data set and pooling, numbered from `first`."""
     names = [f"direction_share_{direction}" for direction in DIRECTIONS]
     rows = pick(results, kind="analysis", measure=[*names, "contextual_share"])
-    rows = rows[rows["layer"].notna()]
+    # Scalar mixes have no layer; word classes and lengths of context have figures of their own.
+    rows = rows[rows["layer"].notna() & rows["task"].isna() & rows["length"].isna()]
     # The control is a line in the figure of the shares that it is made of, not a figure of its own.
     additive = pick(rows, condition=CONTROL)
     rows = rows[(rows["condition"] != CONTROL).fillna(True).to_numpy(dtype=bool)]
@@ -41,7 +46,7 @@ def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
         columns = [
             (model, half)
             for model in styles
-            for half in ("whole", "forward", "backward")
+            for half in (HALVES if str(key["condition"]).startswith("crossed") else HALVES[:1])
             if not pick(part, model=model, part=half, measure=names).empty
         ]
         if not columns:
