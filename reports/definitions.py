@@ -63,6 +63,8 @@ _REACH = (
 
 _CLOZE = "Candidates are words that are one entry of every model’s output vocabulary; n counts sentences, over which the intervals are."
 
+_KLAFKA = "compare Klafka & Ettinger 2020"
+
 _DEFINITIONS = (
     Definition(
         "direction_share_left",
@@ -607,6 +609,88 @@ _DEFINITIONS = (
         "Baseline: word type",
         "The most frequent training label of the word itself, without context (the majority label for unseen words); words are compared as they are, case and all.",
         "—",
+    ),
+    Definition(
+        "neighbour_bits",
+        "Bits about a neighbour",
+        "A linear probe (penalty chosen on dev) predicts a property of the word at an offset from this word's vector: held-out mean of "
+        "−log<sub>2</sub> of the label's share in training, minus the same of the probability the probe gives it. Below 0 the probe does worse "
+        "than knowing nothing. <var>n</var> counts test sentences. Bits are not access: a model that is trained to predict the next word holds "
+        "bits about it without having seen it.",
+        _KLAFKA,
+    ),
+    Definition(
+        "neighbour_accuracy",
+        "Accuracy on a neighbour",
+        "Share of pairs of words whose label the probe of the word at that offset predicts; a label that training lacks is an error.",
+        _KLAFKA,
+    ),
+    Definition(
+        "neighbour_gain",
+        "Gain over layer 0",
+        "Bits about a neighbour minus those of layer 0, which knows the word and no context, paired over sentences.",
+        _KLAFKA,
+    ),
+    Definition(
+        "neighbour_selectivity",
+        "Selectivity on a neighbour",
+        "Accuracy on a neighbour minus accuracy on the control task, in which every type of neighbour has one random label.",
+        "Hewitt & Liang 2019",
+    ),
+    *(
+        Definition(
+            f"neighbour_{what}_{side}",
+            f"{title} on the {side}",
+            f"Sum of {words} over the offsets of the {side} side, as far as the length says.",
+            _KLAFKA,
+        )
+        for what, title, words in (
+            ("bits", "Bits", "the bits about a neighbour"),
+            ("gain", "Gain", "the gains over layer 0"),
+        )
+        for side in ("left", "right")
+    ),
+    Definition(
+        "neighbour_asymmetry",
+        "Right minus left",
+        "Bits on the right minus bits on the left, over the same offsets, paired over sentences.",
+        _KLAFKA,
+    ),
+    Definition(
+        "conjunction_bits",
+        "Bits about cues",
+        "Sentences with two binary cues, one on each side of a target word, each balanced given everything else: frame, target and fillers, which "
+        "come in all four combinations. Read from the target's vector: the left cue, the right cue, both (AND), and whether they differ (parity, "
+        "XOR). Held-out mean of −log<sub>2</sub> of the label's share in training, minus the same of the probability the reader gives it; at most "
+        "1 bit, for AND .811. Train, dev and test share no word that fills a frame. If the vector is a sum or a concatenation of what the two sides "
+        "contribute, the best linear reader of the parity has 0 bits. Below .02 at the upper bound counts as none. <var>n</var> counts items of "
+        "four sentences; frames are held fixed.",
+        "Minsky & Papert 1969 (parity)",
+    ),
+    Definition(
+        "conjunction_accuracy",
+        "Accuracy on cues",
+        "Share of test sentences read right. A linear reader may reach .75 on the parity by luck of its threshold: trust the bits.",
+        "Minsky & Papert 1969 (parity)",
+    ),
+    Definition(
+        "mlp",
+        "Perceptron",
+        "The linear reader of all labels at once, with one hidden layer of rectified units that they share, stopped where each label's cross-entropy on "
+        "dev is lowest. It says what is present; the linear probe what is already combined.",
+        "compare Hewitt & Liang 2019",
+    ),
+    *(
+        Definition(name, f"Cues: {name}", body, "—")
+        for name, body in (
+            ("agreement", "Left cue: number of the subject; right cue: number of another noun."),
+            ("polarity", "Either cue: affirmed or denied (<i>always</i>, <i>never</i>; <i>with</i>, <i>without</i>)."),
+            (
+                "sense",
+                "Either cue: words of nature or of human works, around a target that can mean either (<i>plant</i>).",
+            ),
+            ("coreference", "Left cue: gender of a person; right cue: gender of a pronoun or person."),
+        )
     ),
 )
 

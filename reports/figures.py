@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from reports.attention_figures import attention_figures
 from reports.cloze_figures import cloze_figures
+from reports.conjunction_figures import conjunction_figures
 from reports.cost_figures import cost_figures
 from reports.drawing import DrawnFigure
 from reports.mask_figures import mask_figures
+from reports.neighbour_figures import neighbour_figures
 from reports.palette import Style, theme
 from reports.reach_figures import reach_figures
 from reports.share_figures import share_figures
@@ -47,6 +49,8 @@ def draw_figures(
             share_variant_figures,
             reach_figures,
             mask_figures,
+            neighbour_figures,
+            conjunction_figures,
             cloze_figures,
             task_figures,
             attention_figures,

@@ -1,0 +1,208 @@
+"""Conjunction probe: bits of two cues, their conjunction and their parity by layer; linear above, perceptron below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name, panel_title
+from reports.palette import DIRECTIONS, NEUTRAL, Style
+from reports.tables import Estimate, estimates, joined, named, number, pick, single, values_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ZERO = 0.02
+"""Bits: an upper bound under this counts as none."""
+
+_READERS = {"linear": "linear, bits", "mlp": "perceptron, bits"}
+_LOOKS = {
+    "cues:left": DIRECTIONS["left"],
+    "cues:right": DIRECTIONS["right"],
+    "cues:and": Style("both (AND)", "#6E4B2A", "s"),
+    "cues:xor": Style("parity (XOR)", DIRECTIONS["interaction"].colour, "D"),
+}
+
+
+def conjunction_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int) -> Iterator[DrawnFigure]:
+    """One figure for each set of sentences and pooling, numbered from `first`."""
+    rows = pick(results, measure="conjunction_bits")
+    rows = rows[rows["layer"].notna()]
+    for index, (part, _, varying) in enumerate(facets(rows, "data", "pooling")):
+        shown, over = _joined_types(part)
+        panels = []
+        top = max([1.02, *(float(x) for x in shown["high"].dropna())])
+        bottom = min([-0.05, *(float(x) - 0.03 for x in shown["value"].dropna())])
+        for model, style in styles.items():
+            own = pick(shown, model=model, part="whole")
+            if not own.empty:
+                name = panel_name(first + index, len(panels) + 1, "conjunction-probe", model)
+                drawing = _model_panel(own, style, (max(bottom, -0.6), top))
+                panels.append(Panel(name, style.label, _alt(own, model), as_svg(drawing)))
+        if not panels:
+            continue
+        name = panel_name(first + index, len(panels) + 1, "conjunction-probe", "parity")
+        drawing = _parity_panel(pick(shown, task="cues:xor", part="whole"), styles)
+        panels.append(Panel(name, "Parity, all models", _parity_alt(shown, list(styles)), as_svg(drawing)))
+        yield DrawnFigure(
+            first + index,
+            "directions",
+            "What a linear reader gets of a left and a right cue together" + (f" ({varying})" if varying else ""),
+            _caption(shown, list(styles), over),
+            ("conjunction_bits", *over),
+            tuple(panels),
+        )
+
+
+def _joined_types(part: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The rows over all cue types, or of the only one there is; and which cue types these are."""
+    types = values_of(part, "condition")
+    together = pick(part, condition=None)
+    return (pick(part, condition=types[0]) if together.empty and types else together), types
+
+
+def _curve(rows: pd.DataFrame) -> dict[int, Estimate]:
+    return {layer: one for layer, one in estimates(rows).items() if one.defined}
+
+
+def _trained(rows: pd.DataFrame) -> pd.DataFrame:
+    trained = pick(rows, weights="trained")
+    return rows if trained.empty else trained
+
+
+def _model_panel(rows: pd.DataFrame, style: Style, limits: tuple[float, float]) -> Any:
+    main = _trained(rows)
+    copy = pick(rows, weights="untrained") if not pick(rows, weights="trained").empty else rows.head(0)
+    readers = [reader for reader in _READERS if not pick(main, probe=reader).empty]
+    figure = canvas(1.1 + 1.75 * len(readers))
+    grid = figure.subplots(len(readers), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    panel_title(figure, style.label)
+    layers: set[int] = set()
+    for axes, reader in zip(grid, readers, strict=True):
+        for task, look in _LOOKS.items():
+            curve = _curve(pick(main, probe=reader, task=task))
+            if curve:
+                layers.update(curve)
+                draw_curve(axes, curve, colour=look.colour, marker=look.marker, label=look.label)
+        other = _curve(pick(copy, probe=reader, task="cues:xor"))
+        if other:
+            look = _LOOKS["cues:xor"]
+            draw_curve(
+                axes, other, colour=look.colour, marker=look.marker, line="--", label="XOR, untrained", faint=True
+            )
+        axes.axhline(0, color="#8C8C8C", linewidth=0.8, zorder=1)
+        axes.set_ylim(*limits)
+        axes.set_ylabel(_READERS[reader])
+    _legend(grid[0], 3)
+    layer_axis(grid[-1], list(range(min(layers, default=0), max(layers, default=0) + 1)))
+    return figure
+
+
+def _parity_panel(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Any:
+    readers = [reader for reader in _READERS if not pick(rows, probe=reader).empty]
+    figure = canvas(1.1 + 1.75 * len(readers))
+    grid = figure.subplots(len(readers), 1, sharex=True, squeeze=False)[:, 0]
+    panel_title(figure, "Parity (XOR), all models")
+    layers: set[int] = set()
+    for axes, reader in zip(grid, readers, strict=True):
+        for model, style in styles.items():
+            curve = _curve(_trained(pick(rows, model=model, probe=reader)))
+            if curve:
+                layers.update(curve)
+                draw_curve(axes, curve, colour=style.colour, marker=style.marker, label=style.label)
+        axes.axhline(0, color="#8C8C8C", linewidth=0.8, zorder=1)
+        axes.axhline(ZERO, color=NEUTRAL, linewidth=0.9, linestyle=":", zorder=1)
+        axes.set_ylabel(_READERS[reader])
+    _legend(grid[0], 2)
+    layer_axis(grid[-1], list(range(min(layers, default=0), max(layers, default=0) + 1)))
+    return figure
+
+
+def _legend(axes: Any, columns: int) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(
+            ncols=columns,
+            loc="lower left",
+            bbox_to_anchor=(0, 0.98),
+            handlelength=1.8,
+            columnspacing=1.0,
+            borderaxespad=0.2,
+            fontsize=7.5,
+        )
+
+
+def _top(rows: pd.DataFrame, model: str) -> tuple[int, dict[tuple[str, str], Estimate]] | None:
+    """The top layer of a model that a linear probe read, and (probe, task) -> estimate there."""
+    own = _trained(pick(rows, model=model, part="whole"))
+    layers = [int(layer) for layer in pick(own, probe="linear")["layer"]]
+    if not layers:
+        return None
+    here = pick(own, layer=max(layers))
+    found = {
+        (reader, task): one
+        for reader in _READERS
+        for task in _LOOKS
+        if (one := single(pick(here, probe=reader, task=task))) is not None and one.defined
+    }
+    return max(layers), found
+
+
+def _verdict(one: Estimate) -> str:
+    if not one.bounded:
+        return "undecided"
+    if one.high < ZERO:
+        return "none"
+    return "present" if one.low > 0 else "undecided"
+
+
+def _caption(rows: pd.DataFrame, models: list[str], types: list[str]) -> str:
+    tops = []
+    for model in models:
+        found = _top(rows, model)
+        if found is None or ("linear", "cues:xor") not in found[1]:
+            continue
+        layer, cells = found
+        parity = cells["linear", "cues:xor"]
+        text = f"{named(model)} layer {layer}: parity {parity} ({_verdict(parity)})"
+        if ("linear", "cues:and") in cells:
+            text += f", both cues {number(cells['linear', 'cues:and'].value)}"
+        if ("mlp", "cues:xor") in cells:
+            text += f", parity by the perceptron {number(cells['mlp', 'cues:xor'].value)}"
+        tops.append(text)
+    lead = f"Bits for a linear reader at the top layer: {'; '.join(tops)}. " if tops else ""
+    counts = sorted({int(n) for n in rows["n"].dropna()})
+    n = (
+        f" n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1] > counts[0] else "") + " items of four sentences."
+        if counts
+        else ""
+    )
+    copies = " Dashed, open markers: parity in the untrained copy." if not pick(rows, weights="untrained").empty else ""
+    kinds = f" Cues: {joined(types)}." if types else ""
+    return (
+        f"{lead}At most 1 bit, for both cues 0.811. A concatenation of two one-directional models has no parity for a linear "
+        f"reader; a perceptron may find it there too. None: upper bound under {ZERO}; present: not none, and lower bound above 0."
+        f" The scale of the panel of parities is its own.{copies}{kinds}{n}"
+    )
+
+
+def _alt(rows: pd.DataFrame, model: str) -> str:
+    found = _top(rows, model)
+    if found is None:
+        return f"Bits of cues by layer of {named(model)}: not measured with a linear reader."
+    layer, cells = found
+    texts = [
+        f"{'linear' if reader == 'linear' else 'perceptron'}, {_LOOKS[task].label}: {number(one.value)}"
+        for (reader, task), one in cells.items()
+    ]
+    return (
+        f"Bits of left cue, right cue, both and parity by layer of {named(model)}. Layer {layer}: {'; '.join(texts)}."
+    )
+
+
+def _parity_alt(rows: pd.DataFrame, models: list[str]) -> str:
+    texts = []
+    for model in models:
+        found = _top(rows, model)
+        if found is not None and ("linear", "cues:xor") in found[1]:
+            texts.append(f"{named(model)} layer {found[0]}: {found[1]['linear', 'cues:xor']}")
+    return f"Parity by layer, all models. Linear reader: {'; '.join(texts)}."
