@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from extractors.devices import usable_device
 from extractors.foundation.errors import DataError, OutputError
-from extractors.foundation.files import sha256_of_file
 from extractors.foundation.progress import SILENT, Progress
 from studies.training.recipe import OptimizerSettings, Recipe, read_recipe
 
@@ -326,7 +325,10 @@ def _record(
             for name, sums in final.items()
         },
         "text": {
-            "files": [{"name": path.name, "sha256": sha256_of_file(path)} for path in source.paths],
+            "files": [
+                {"name": path.name, "sha256": checksum}
+                for path, checksum in zip(source.paths, source.file_checksums, strict=True)
+            ],
             "limit": source.limit,
             "training_words": len(training.words),
             "training_documents": len(training.documents) - 1,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from extractors.foundation.errors import UsageError
+from extractors.foundation.files import sha256_of_file
 from extractors.foundation.progress import SILENT, Progress
 from extractors.foundation.randomness import generator_for
 from studies.training.text import DividedText, Text, divide, read_text
@@ -84,6 +86,11 @@ class TrainingText:
     def checksum(self) -> str:
         """SHA-256 over the bytes of the files, in the order given."""
         return self._everything()[0].checksum
+
+    @cached_property
+    def file_checksums(self) -> list[str]:
+        """SHA-256 of each file's bytes."""
+        return [sha256_of_file(path) for path in self.paths]
 
     def material(self, recipe: Recipe) -> Material:
         """The text in the units of a recipe's kind.
