@@ -26,7 +26,7 @@ def reach_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
     rows = results[results["measure"].fillna("").str.startswith("reach_") & results["layer"].notna()]
     for index, (part, key, varying) in enumerate(facets(rows, "data", "pooling", "length")):
         top = _top(part)
-        panels = []
+        panels: list[Panel] = []
         for model, style in styles.items():
             lines = _lines(pick(part, model=model, measure="reach_influence"))
             if lines:
@@ -149,7 +149,7 @@ def _profile_panel(lines: list[tuple[str, Profile, Profile, Profile]], model: st
     handles: list[Any] = [Patch(color=DIRECTIONS[side].colour) for side in ("left", "right")]
     labels = ["left", "right"]
     if any(gradient for _, _, gradient, _ in lines):
-        look = {"markerfacecolor": "white", "markeredgecolor": _GRADIENT_COLOUR, "markersize": 4}
+        look: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": _GRADIENT_COLOUR, "markersize": 4}
         handles.append(Line2D([], [], linestyle="", marker="D", **look))
         labels.append("gradient")
     if any(untrained for *_, untrained in lines):
