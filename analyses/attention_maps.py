@@ -104,13 +104,13 @@ def rolled_out_uniform_rows(alignment: Alignment, directionality: str, layers: t
     flow = members / members.sum(
         axis=1, keepdims=True
     )  # rows are words from the start: the step is the same in every layer
-    found = []
+    kept = []
     for layer in range(1, max(layers) + 1):
         flow = flow @ step
         if layer in layers:
-            between = flow @ members.T
-            found.append(_row_measures(between / between.sum(axis=1, keepdims=True)))
-    return np.stack(found)
+            kept.append(flow)
+    between = np.stack(kept) @ members.T
+    return _row_measures(between / between.sum(axis=-1, keepdims=True))
 
 
 def _allowed(positions: int, directionality: str) -> Array | None:
@@ -128,17 +128,21 @@ def _allowed(positions: int, directionality: str) -> Array | None:
 
 
 def _row_measures(shares: Array) -> Array:
-    """The six word measures of each row of a map whose rows sum to 1, shape (words, 6)."""
-    words = len(shares)
-    rows = np.einsum("ij,ijk->ik", shares, _cell_weights(words).reshape(words, words, WORD_COLUMNS - 1))
-    return np.concatenate([rows, -_x_log2_x(shares).sum(axis=1, keepdims=True)], axis=1)
+    """The six word measures of each row of maps (..., words, words) whose rows sum to 1, shape (..., words, 6)."""
+    words = shares.shape[-1]
+    cells = _cell_weights(words).reshape(words, words, WORD_COLUMNS - 1)
+    rows = (shares[..., None, :] @ cells)[..., 0, :]
+    return np.concatenate([rows, -_x_log2_x(shares).sum(axis=-1, keepdims=True)], axis=-1)
 
 
+@lru_cache(maxsize=4)
 def _cell_weights(words: int) -> Array:
-    """What each cell of a map is multiplied with, shape (words * words, 5): |i - j|, j - i, left, self, right."""
-    offset = np.arange(words)[None, :] - np.arange(words)[:, None]
-    parts = [np.abs(offset), offset, offset < 0, offset == 0, offset > 0]
-    return np.stack([part.astype(np.float64).ravel() for part in parts], axis=1)
+    """What each cell of a map is multiplied with, shape (words * words, 5): |i - j|, j - i, left, self, right.
+
+    Kept for the few uses that one sentence makes of it.
+    """
+    offset = np.subtract.outer(np.arange(words), np.arange(words)).ravel()
+    return np.stack([np.abs(offset), -offset, offset > 0, offset == 0, offset < 0], axis=1).astype(np.float64)
 
 
 def _x_log2_x(values: Array) -> Array:

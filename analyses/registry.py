@@ -84,7 +84,7 @@ ANALYSES: dict[str, AnalysisInfo] = {
         ),
         AnalysisInfo(
             name="attention_distance",
-            description="How far and to which side each attention head looks, beside uniform attention",
+            description="How far and to which side each attention head looks, plainly, weighted by what it reads, and over layers",
             needs="a model with attention; any sentences",
             measures=tuple(MEASURES),
             needs_attention=True,

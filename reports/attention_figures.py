@@ -93,7 +93,8 @@ def _heat_map(cells: pd.DataFrame, model: str, title: str, colour: str, top: flo
     axes.tick_params(axis="both", length=0)
     axes.tick_params(axis="y", rotation=0)
     axes.tick_params(axis="x", rotation=0)
-    axes.set(xlabel="head", ylabel="layer")
+    towers = ", ".join(f"{span} {direction}" for direction, span in _tower_spans(cells).items())
+    axes.set(xlabel=f"head ({towers})" if towers else "head", ylabel="layer")
     panel_title(figure, model)
     axes.set_title(title)
     axes.collections[0].colorbar.outline.set_visible(False)
@@ -125,17 +126,7 @@ def _attention_variants(rows: pd.DataFrame, style: Style) -> Any:
     low, high = lower.get_ylim()
     reach = max(abs(low), abs(high), 0.5)
     lower.set_ylim(-reach, reach)
-    for height, side in ((0.96, "to the right"), (0.04, "to the left")):
-        lower.text(
-            0.995,
-            height,
-            side,
-            transform=lower.transAxes,
-            ha="right",
-            va="top" if height > 0.5 else "bottom",
-            fontsize=7.5,
-            color="#444444",
-        )
+    lower.set_title("above 0: to the right, below 0: to the left", fontsize=7.5, color="#444444")
     panel_title(figure, style.label)
     upper.set_title("readings of attention, layer means", pad=30)
     upper.legend(
@@ -181,13 +172,19 @@ def _variants_caption(rows: pd.DataFrame) -> str:
 
 def _towers_caption(rows: pd.DataFrame) -> str:
     """Which heads are whose, of two models side by side."""
-    ranges = []
+    spans = _tower_spans(rows)
+    towers = [f"{span} of the {direction} one" for direction, span in spans.items()]
+    return f"Two models side by side: heads {' and '.join(towers)}; layer means are over both." if towers else ""
+
+
+def _tower_spans(rows: pd.DataFrame) -> dict[str, str]:
+    """Reading direction -> the heads of the model that reads so, of two side by side."""
+    spans = {}
     for part, direction in (("forward", "left-to-right"), ("backward", "right-to-left")):
         heads = sorted({int(head) for head in pick(rows, part=part, condition="plain")["head"].dropna()})
         if heads:
-            span = f"{heads[0]} to {heads[-1]}" if len(heads) > 1 else f"{heads[0]}"
-            ranges.append(f"{span} of the {direction} one")
-    return f"Two models side by side: heads {' and '.join(ranges)}; layer means are over both." if ranges else ""
+            spans[direction] = f"{heads[0]} to {heads[-1]}" if len(heads) > 1 else f"{heads[0]}"
+    return spans
 
 
 def _variants_alt(rows: pd.DataFrame) -> str:
