@@ -138,6 +138,8 @@ class Cost:
     def _state_rows(self, base: dict[str, Any]) -> Iterator[dict[str, Any]]:
         names = self.info.layer_names
         for edit in EDITS:
+            if not self.states.moved[edit]:
+                continue  # the model read no such edit
             for part in dict.fromkeys(("whole", *self.states.halves)):
                 interval = self.states.share(edit, part)
                 for place, layer in enumerate((*self.states.layers, None)):
@@ -441,7 +443,7 @@ def counted_flops(extractor: Extractor, sentence: Sequence[str]) -> int:
     from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
     def fused(query: Any, key: Any, value: Any, *_: Any, out_shape: Any = None, **__: Any) -> int:
-        return int(sdpa_flop_count(query, key, value))
+        return int(sdpa_flop_count(query, key, value))  # type: ignore[no-untyped-call]
 
     # The counter of torch does not know the fused attention of CPUs.
     mapping = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: fused}
@@ -449,4 +451,3 @@ def counted_flops(extractor: Extractor, sentence: Sequence[str]) -> int:
         for _ in extractor.extract([list(sentence)], batch_size=1):
             pass
     return int(counter.get_total_flops())
-

@@ -49,7 +49,7 @@ class SurvivingStates:
     halves: tuple[str, ...]
     """The parts whose states are counted one by one: ``forward`` and ``backward``, or ``whole`` for a model without halves."""
     moved: dict[str, list[Array]]
-    """Edit -> one array per sentence, (layers, halves, kept words): |h' - h| divided by the root mean square of |h| at that
+    """Edit -> one array per sentence, empty if the model reads none of the edits, (layers, halves, kept words): |h' - h| divided by the root mean square of |h| at that
     layer and half over all words of all sentences."""
     tolerance: float
     """A state survives if it moved by no more than this."""
@@ -152,7 +152,8 @@ def surviving_states(
         |h' - h| <= tolerance * sqrt(mean |h|^2),
 
     the mean over all words of all sentences at that layer and half. States are compared at the same *word*: behind an
-    inserted word a state that only moved on by one place would survive. The word that is replaced is not counted.
+    inserted word a state that only moved on by one place would survive. The word that is replaced is not counted, and where a
+    model has the same context-free vector for both (both are unknown to it) the sentence does not count for that edit.
     What theory says at layers 1..L: appending a word leaves every state of a left-to-right model valid, the forward half of a
     concatenation and nothing else; in a layer that reads both sides nothing survives. Where the influence of a distant word
     fades below the tolerance (a forgetful LSTM), a state survives that theory would compute again.
@@ -206,6 +207,7 @@ def surviving_states(
     texts = [text for words, edits in zip(chosen, edited, strict=True) for text in (words[:length], *_texts(edits))]
     halves = tuple(part for part in extractor.info.parts if part != "whole") or ("whole",)
     slices = [extractor.info.parts[half] for half in halves]
+    limit = _EPSILONS * _epsilon(extractor.info.dtype) if tolerance is None else tolerance
     read = extractor.extract(texts, batch_size=batch_size, progress=progress)
     moved: dict[str, list[Array]] = {edit: [] for edit in EDITS}
     squares = np.zeros((len(extractor.info.layers), len(halves)))
@@ -214,13 +216,20 @@ def surviving_states(
         squares += _lengths(before, slices, power=2).sum(axis=2)
         for edit in EDITS:
             after = next(read).hidden.astype(np.float64)
+            if edit == "replace" and _reads_the_same(before[0], after[0], edits[edit], limit):
+                continue
             old, new = (list(places) for places in zip(*edits[edit].kept, strict=True))
             moved[edit].append(_lengths(after[:, new] - before[:, old], slices))
     typical = np.sqrt(squares / (len(chosen) * length))[:, :, None]
     # A layer of zeros moves by nothing.
     scaled = {edit: [one / np.where(typical > 0, typical, 1) for one in arrays] for edit, arrays in moved.items()}
-    limit = _EPSILONS * _epsilon(extractor.info.dtype) if tolerance is None else tolerance
     return SurvivingStates(extractor.info, extractor.info.layers, halves, scaled, limit, length, resamples, seed)
+
+
+def _reads_the_same(before: Array, after: Array, edited: Edited, limit: float) -> bool:
+    """Whether a replaced word and the one in its place have the same context-free vector, from layer 0 (words, dim)."""
+    (at,) = set(range(len(before))) - {old for old, _ in edited.kept}
+    return bool(np.linalg.norm(after[at] - before[at]) <= limit * np.linalg.norm(before[at]))
 
 
 def _texts(edits: dict[str, Edited]) -> list[tuple[str, ...]]:

@@ -192,9 +192,9 @@ def peak_tensor_bytes(function: Callable[[], object]) -> int:
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
-    class Trace(TorchDispatchMode):
+    class Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__()  # type: ignore[no-untyped-call]
             self.live = self.peak = 0
             self.known: dict[int, int] = {}
 

@@ -196,6 +196,18 @@ def test_the_tolerance_decides_what_moved(fake, text: Sentences) -> None:
     assert surviving_states(model, text, length=6).share("append").value[1] == 0  # float64: 2e-14
 
 
+def test_a_word_replaced_by_what_reads_the_same_is_no_edit(tiny, text: Sentences) -> None:
+    """Words outside the vocabulary are all one piece: nothing could move, and that would pass for surviving."""
+    unknown = [tuple(f"{word[0]}{word[0]}q{i}" for i, word in enumerate(words)) for words in text[:4]]
+    states = surviving_states(tiny("bert"), unknown, length=6)
+    assert {edit: len(arrays) for edit, arrays in states.moved.items()} == {"append": 4, "insert": 4, "replace": 0}
+    mixed = surviving_states(tiny("bert"), [*unknown, text[5]], length=6)
+    assert len(mixed.moved["replace"]) >= 1
+    assert mixed.share("replace").value[1] == 0
+    frame = cost(tiny("bert"), unknown, **{**SMALL, "lengths": (2,), "repeats": 1}).to_frame()
+    assert "replace" not in set(frame["condition"].dropna())
+
+
 def test_places_do_not_depend_on_other_sentences(fake, text: Sentences) -> None:
     model = fake(lambda words: _layers(words, lambda own, i: own[: i + 1].sum(axis=0)))
     few, many = (surviving_states(model, text, length=6, max_sentences=number) for number in (4, 8))
