@@ -29,6 +29,7 @@ from reports.tables import (
     values_of,
     visible,
 )
+from reports.two_by_two import two_by_two
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,6 +101,7 @@ def render(
         "css_hash": "sha256-" + base64.b64encode(hashlib.sha256(css.encode()).digest()).decode(),
         "title": _title(models),
         "models_line": joined([named(model) for model in models]),
+        "two_by_two": two_by_two(measured, run),
         "summary": summary_paragraphs(measured, directionality),
         "statements": statement_table(statements(measured, directionality)),
         "rules": RULES,

@@ -122,6 +122,14 @@ def run_command(
     config: Annotated[
         str | None, typer.Option("--config", metavar="YAML", help="Settings from a file; options win over it.")
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            "--preset",
+            metavar="NAME",
+            help="quick: one task and the direction shares, under a minute. Default: default.",
+        ),
+    ] = None,
     device: Device = None,
     batch_size: BatchSize = None,
     dtype: Dtype = None,
@@ -150,6 +158,7 @@ def run_command(
     from studies.execution import run
 
     settings: dict[str, Any] = {
+        "preset": preset,
         "model": _many_paths(model),
         "data": _many_paths(data),
         "task": _many(task),
@@ -248,11 +257,11 @@ def tasks_command(
 @app.command("analyses")
 def analyses_command(as_json: AsJson = False) -> None:
     """List the analyses, what each measures and what it needs."""
-    from analyses.registry import ANALYSES
+    from studies.measurements import ALL_ANALYSES
 
     rows = [
         {"name": item.name, "description": item.description, "needs": item.needs, "measures": list(item.measures)}
-        for item in ANALYSES.values()
+        for item in ALL_ANALYSES.values()
     ]
     if as_json:
         _print_json(rows)

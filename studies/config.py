@@ -20,11 +20,18 @@ DEFAULT_FOLDER = "janus-run"
 """Where ``probe run`` writes without ``--out`` (a number is added while the name is taken)."""
 
 
-class DirectionShareSettings(BaseModel):
-    """How direction shares are sampled; see `analyses.collect_contexts`."""
-
+class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class DirectionShareSettings(_Section):
+    """How direction shares are sampled; see `analyses.direction_shares` and `analyses.collect_contexts`."""
+
+    modes: tuple[Literal["crossed", "natural", "resampled", "masked"], ...] = ("crossed",)
+    """How contexts are put together; comparisons of models need ``crossed``."""
     side: Annotated[int, Field(ge=1, le=64)] | None = None
     """Words of context on each side; None: the longest that the corpus allows."""
     grid: Annotated[int, Field(ge=2, le=64)] | None = None
@@ -33,13 +40,97 @@ class DirectionShareSettings(BaseModel):
     """Target words at most."""
 
 
-class AttentionSettings(BaseModel):
-    """How many sentences the attention analyses read."""
+class AttentionSettings(_Section):
+    """Size of the attention analyses."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    sentences: Annotated[int, Field(ge=1)] | None = 500
+    sentences: Count | None = 500
     """Sentences at most, drawn by the seed; None: all."""
+    variants: tuple[Literal["plain", "rollout", "norm-weighted"], ...] = ("plain", "rollout", "norm-weighted")
+    """What is taken for the attention of a head; see `analyses.attention_distance`."""
+
+
+class ContextReachSettings(_Section):
+    """Size of the context reach; see `analyses.context_reach`. Contexts are those of the direction shares."""
+
+    targets: Annotated[int, Field(ge=2)] = 20
+    """Target words at most."""
+    estimators: tuple[Literal["substitution", "gradient"], ...] | None = None
+    """Estimators; None: all that the model allows."""
+    bases: Count = 4
+    """Contexts per target in which words are replaced."""
+    draws: Count = 2
+    """Substitutes per word."""
+    projections: Count = 8
+    """Random projections per context and layer, for gradients."""
+
+
+class MaskShiftSettings(_Section):
+    """Size of the mask shift; see `analyses.mask_shift`."""
+
+    sentences: Count = 200
+    """Sentences at most."""
+
+
+class ClozeSettings(_Section):
+    """Size of the cloze test; see `analyses.cloze`."""
+
+    targets: Count = 1000
+    """Gaps at most that are scored."""
+    tuning_targets: Count = 500
+    """Gaps at most to tune on."""
+
+
+class CostSettings(_Section):
+    """What is timed; see `analyses.cost`."""
+
+    lengths: tuple[Count, ...] = (8, 32, 128, 512)
+    """Words of a sentence."""
+    batch_sizes: tuple[Count, ...] = (1, 8)
+    """Sentences read at once."""
+    repeats: Annotated[int, Field(ge=2)] = 3
+    """Timed passes over all lengths."""
+
+
+class NeighbourProbeSettings(_Section):
+    """Size of the neighbour probes; see `probes.neighbour_probes`."""
+
+    properties: tuple[str, ...] = ("upos",)
+    """Columns of labels, or ``word``."""
+    reach: Annotated[int, Field(ge=1, le=32)] = 3
+    """Offsets from -reach to +reach."""
+    penalties: tuple[Annotated[float, Field(gt=0)], ...] = (0.01,)
+    """Penalties of the probe to choose from."""
+    train_words: Count | None = 3000
+    """Training pairs at most for each offset and property; None: all."""
+    control: bool = False
+    """Also run the control task."""
+
+
+class ConjunctionProbeSettings(_Section):
+    """Size of the conjunction probe; see `probes.conjunction_probe`."""
+
+    train_items: Count = 100
+    """Items of four sentences to train on, for each type of cue."""
+    dev_items: Count = 40
+    """Items to choose the penalty on."""
+    test_items: Count = 100
+    """Items to score."""
+    mlp_layers: str | None = "last"
+    """Layers that the perceptron reads too, as for ``layer``; None: none."""
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "quick": {
+        "control": False,
+        "resamples": 500,
+        "direction_shares": {"grid": 6, "targets": 20},
+    },
+}
+"""Settings that go together; what is given explicitly wins over them."""
+
+QUICK_ANALYSES = ("direction_shares",)
+"""What the preset ``quick`` runs where no analysis is named, besides the first task that the data allow."""
 
 
 class RunConfig(BaseModel):
@@ -47,6 +138,8 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    preset: Literal["default", "quick"] = "default"
+    """A set of other settings, see `PRESETS`: ``quick`` takes under a minute on the bundled models and data."""
     model: tuple[str, ...] = DEFAULT_MODELS
     """Registered names, folders or Hugging Face ids; ``name=path`` chooses the name used in tables."""
     data: tuple[str, ...] = ()
@@ -83,6 +176,18 @@ class RunConfig(BaseModel):
     """Sampling of direction shares."""
     attention: AttentionSettings = AttentionSettings()
     """Size of the attention analyses."""
+    context_reach: ContextReachSettings = ContextReachSettings()
+    """Size of the context reach."""
+    mask_shift: MaskShiftSettings = MaskShiftSettings()
+    """Size of the mask shift."""
+    cloze: ClozeSettings = ClozeSettings()
+    """Size of the cloze test."""
+    cost: CostSettings = CostSettings()
+    """What is timed."""
+    neighbour_probes: NeighbourProbeSettings = NeighbourProbeSettings()
+    """Size of the neighbour probes."""
+    conjunction_probe: ConjunctionProbeSettings = ConjunctionProbeSettings()
+    """Size of the conjunction probe."""
 
     def measured(self) -> dict[str, Any]:
         """The settings that numbers depend on, for telling whether a started run may be resumed."""
@@ -113,6 +218,7 @@ def make_config(settings: Mapping[str, Any], file: str | Path | None = None) -> 
     if file is not None:
         values = {key: value for key, value in _read_yaml(Path(file)).items() if value is not None}
     values.update({key: value for key, value in settings.items() if value is not None})
+    values = _with_preset(values)
     for key in ("model", "data", "task", "analysis", "seed"):
         if isinstance(values.get(key), (str, int)) and not isinstance(values.get(key), bool):
             values[key] = (values[key],)
@@ -142,6 +248,18 @@ def make_config(settings: Mapping[str, Any], file: str | Path | None = None) -> 
     if (config.task, config.analysis) in (((), ()), ((), None), (None, ())):
         raise UsageError("neither a task nor an analysis is asked for; leave both out to run all that the data allow")
     return config
+
+
+def _with_preset(values: dict[str, Any]) -> dict[str, Any]:
+    """Put a preset's settings under those that are given; of a section, field by field."""
+    preset = PRESETS.get(values.get("preset", "default"))
+    if preset is None:
+        raise UsageError(f"there is no preset {values['preset']!r}; choose from: {', '.join(PRESETS)}")
+    merged = {**preset, **values}
+    for key, section in preset.items():
+        if isinstance(section, dict) and isinstance(values.get(key), Mapping):
+            merged[key] = {**section, **values[key]}
+    return merged
 
 
 def _in_yaml_terms(message: str) -> str:

@@ -6,7 +6,7 @@ A unit is one task or one analysis of one model at one seed; finished units are 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,10 +19,11 @@ from extractors import Extractor, RepresentationStore, select_layers, write_stor
 from extractors.foundation.errors import DataError, JanusError, UsageError
 from extractors.foundation.files import written_whole
 from extractors.foundation.progress import SILENT, Progress
-from extractors.foundation.randomness import generator_for, seed_for
+from extractors.foundation.randomness import seed_for
 from extractors.foundation.results import tidy
-from studies.config import DEFAULT_FOLDER, SAMPLE_CORPUS, RunConfig, make_config
+from studies.config import DEFAULT_FOLDER, QUICK_ANALYSES, SAMPLE_CORPUS, RunConfig, make_config
 from studies.costs import Stopwatch
+from studies.measurements import ALL_ANALYSES, OF_ALL_MODELS, UNTRAINED_TOO, Measured, Measurements, is_readable
 from studies.models import load_models, load_untrained
 from studies.provenance import describe_corpus, describe_model, run_record, version
 from studies.workspace import RUN_FILE, Workspace, read_json, read_table, workspace, write_json, write_table
@@ -30,7 +31,6 @@ from studies.workspace import RUN_FILE, Workspace, read_json, read_table, worksp
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analyses import ContextSet
     from probes.corpora import Corpus, CorpusSentence
     from probes.tasks import Task
 
@@ -163,7 +163,6 @@ class _Study:
         self._started = datetime.now(UTC)
         self._splits: dict[int, dict[str, np.ndarray[Any, np.dtype[np.int64]]]] = {}
         self._tasks: dict[tuple[str, int], Task] = {}
-        self._contexts: dict[int, ContextSet | None] = {}
         self._notes: list[str] = read_json(self._notes_file)["notes"] if self._notes_file.exists() else []
 
     def run(self) -> RunResult:
@@ -187,8 +186,17 @@ class _Study:
         space.pin("models", [describe_model(extractor.info) for extractor in self._models])
         analyses = self._plan_analyses()
         self._validate_alignment()
+        self._measurements = Measurements(
+            config=config,
+            models=self._models,
+            sentences=self._sentences,
+            splits={seed: self._split_sentences(seed) for seed in self._splits},
+            data=self._data,
+            note=self._note,
+            progress=self._progress,
+        )
         frames = [self._run_model(position, tasks, analyses) for position in range(len(self._models))]
-        return self._write(frames)
+        return self._write([*frames, self._run_comparisons(analyses)])
 
     def _note(self, message: str) -> None:
         if message not in self._notes:
@@ -210,12 +218,18 @@ class _Study:
 
         config = self._config
         wanted = config.task
-        if wanted is None and (config.analysis is not None or not available_tasks(self._sentences)):
-            if config.analysis is None:
-                self._note("the data hold no labels: only analyses are run")
+        labelled = bool(available_tasks(self._sentences))
+        if wanted is None and not labelled and config.analysis is None:
+            self._note("the data hold no labels: only analyses are run")
+        probing = config.analysis is not None and "neighbour_probes" in config.analysis
+        if wanted is None and not (labelled and (config.analysis is None or probing)):
             return []
         self._splits = {seed: self._split(seed) for seed in config.seed}
         names = default_tasks(self._split_sentences(config.seed[0])) if wanted is None else dict.fromkeys(wanted)
+        if wanted is None and config.analysis is not None:
+            return []
+        if wanted is None and config.preset == "quick":
+            names = list(names)[:1]
         kept = []
         for name in names:
             try:
@@ -242,16 +256,15 @@ class _Study:
         return {split: [self._sentences[index] for index in indices] for split, indices in self._splits[seed].items()}
 
     def _plan_analyses(self) -> list[str]:
-        from analyses.registry import ANALYSES
-
         config = self._config
         if config.analysis is None:
-            return [] if config.task is not None else list(ANALYSES)
+            everything = QUICK_ANALYSES if config.preset == "quick" else ALL_ANALYSES
+            return [] if config.task is not None else list(everything)
         for name in config.analysis:
-            if name not in ANALYSES:
-                raise UsageError(f"there is no analysis {name!r}; choose from: {', '.join(ANALYSES)}")
+            if name not in ALL_ANALYSES:
+                raise UsageError(f"there is no analysis {name!r}; choose from: {', '.join(ALL_ANALYSES)}")
             reasons = [
-                ANALYSES[name].applicable(extractor.info, layers)
+                ALL_ANALYSES[name].applicable(extractor.info, layers)
                 for extractor, layers in zip(self._models, self._layers, strict=True)
             ]
             if all(reason is not None for reason in reasons):
@@ -286,15 +299,19 @@ class _Study:
             for seed in self._config.seed
             for kind, names in (("task", tasks), ("analysis", analyses))
             for name in names
+            if kind == "task" or (name not in OF_ALL_MODELS and (name in UNTRAINED_TOO or not untrained))
         ]
         frames = []
         for untrained, seed in dict.fromkeys((unit.untrained, unit.seed) for unit in units):
             group = [unit for unit in units if (unit.untrained, unit.seed) == (untrained, seed)]
-            missing = [unit for unit in group if not self._space.has(unit.key)]
+            missing = [unit for unit in group if not self._is_done(unit)]
             if missing:
                 self._run_group(missing)
             frames += [self._space.load(unit.key) for unit in group if self._space.has(unit.key)]
         return frames
+
+    def _is_done(self, unit: _Unit) -> bool:
+        return self._space.has(unit.key) and is_readable(unit.name, self._kept(unit))
 
     def _has_untrained_copy(self, position: int) -> bool:
         return self._config.untrained and self._models[position].info.family != "layer-file"
@@ -378,115 +395,54 @@ class _Study:
         self._space.save(unit.key, result.to_frame(), tidy(costs))
 
     def _run_analysis(self, unit: _Unit, extractor: Extractor) -> None:
-        from analyses.registry import ANALYSES
-
-        reason = ANALYSES[unit.name].applicable(extractor.info, self._layers[unit.position])
+        reason = ALL_ANALYSES[unit.name].applicable(extractor.info, self._layers[unit.position])
         if reason is not None:
             self._note(f"{unit.name} is left out for {extractor.info.name}: {reason}")
             return
         watch = Stopwatch()
-        frame = self._analysis_functions()[unit.name](unit, extractor)
-        if frame is None:
+        measured = self._measurements.measure(unit.name, extractor, unit.seed, self._kept(unit))
+        if measured is None:
             return
-        costs = watch.rows(kind="analysis", condition=unit.name, seed=unit.seed, **self._context(extractor))
-        self._space.save(unit.key, frame, tidy(costs))
+        costs = tidy(watch.rows(kind="analysis", condition=unit.name, seed=unit.seed, **self._context(extractor)))
+        self._space.save(unit.key, measured.results, _joined(costs, measured.timed))
 
-    def _analysis_functions(self) -> dict[str, Callable[[_Unit, Extractor], pd.DataFrame | None]]:
-        return {"direction_shares": self._direction_shares, "attention_distance": self._attention_distance}
+    def _kept(self, unit: _Unit) -> Path:
+        """Where a unit keeps what comparisons of models need."""
+        return self._space.path(f"{unit.key}.kept")
 
-    def _direction_shares(self, unit: _Unit, extractor: Extractor) -> pd.DataFrame | None:
-        from analyses import direction_shares
-
-        contexts = self._shared_contexts(unit.seed)
-        if contexts is None:
-            return None
-        return direction_shares(
-            extractor,
-            self._words,
-            contexts=contexts,
-            layers=self._config.layer,
-            pooling=self._config.pooling,
-            batch_size=self._config.batch_size,
-            resamples=self._config.resamples,
-            seed=unit.seed,
-            data=self._data,
-            progress=self._progress,
-        ).to_frame()
-
-    def _shared_contexts(self, seed: int) -> ContextSet | None:
-        """Targets and contexts, the same for all models, lengths constant in the tokens of each.
-
-        The bundled sample is too small to hold many: with it go contexts written for the purpose.
-        """
-        if seed not in self._contexts:
-            from analyses import collect_contexts
-            from analyses.registry import ANALYSES
-            from studies.bundled_contexts import bundled_contexts
-
-            usable = [x for x in self._models if ANALYSES["direction_shares"].applicable(x.info) is None]
-            settings = self._config.direction_shares
-            try:
-                if not self._config.data and settings.side is None:
-                    contexts = bundled_contexts(usable, grid=settings.grid or 8, targets=settings.targets, seed=seed)
-                    self._note(
-                        f"direction shares are measured on contexts written for the purpose, {contexts.side} words per side and "
-                        f"{contexts.grid} x {contexts.grid} for each target, not on the sample"
-                    )
-                else:
-                    contexts = collect_contexts(
-                        usable,
-                        self._words,
-                        side=settings.side,
-                        grid=settings.grid,
-                        targets=settings.targets,
-                        seed=seed,
-                        upos=self._upos(),
-                    )
-                for note in contexts.notes:
-                    self._note(f"direction shares: {note}")
-                self._contexts[seed] = contexts
-            except DataError as error:
-                if self._config.analysis is not None:
-                    raise
-                self._note(f"direction_shares is left out: {error}")
-                self._contexts[seed] = None
-        return self._contexts[seed]
-
-    def _upos(self) -> list[list[str]] | None:
-        """The tags of all words, if every word has one."""
-        tags = [sentence.columns.get("upos") for sentence in self._sentences]
-        if any(column is None or None in column for column in tags):
-            return None
-        return [[tag or "" for tag in column or ()] for column in tags]
-
-    def _attention_distance(self, unit: _Unit, extractor: Extractor) -> pd.DataFrame | None:
-        from analyses import attention_distance
-
-        limit = self._config.attention.sentences
-        words = self._words
-        if limit is not None and limit < len(words):
-            drawn = np.sort(generator_for(unit.seed, "attention").choice(len(words), limit, replace=False))
-            words = [words[index] for index in drawn]
-            self._note(f"attention analyses read {limit} of {len(self._words)} sentences, drawn by the seed")
-        try:
-            result = attention_distance(
-                extractor,
-                words,
-                layers=self._config.layer,
-                batch_size=self._config.batch_size,
-                resamples=self._config.resamples,
-                seed=unit.seed,
-                data=self._data,
-                progress=self._progress,
+    def _run_comparisons(self, analyses: Sequence[str]) -> list[tuple[pd.DataFrame, pd.DataFrame]]:
+        """What is measured of all models together, and what compares their results."""
+        frames = []
+        for seed in self._config.seed:
+            for name in (name for name in analyses if name in OF_ALL_MODELS):
+                unit = _Unit("analysis", name, len(self._models), False, seed)
+                if not self._space.has(unit.key):
+                    watch = Stopwatch()
+                    measured: Measured | None = getattr(self._measurements, name)(seed)
+                    if measured is None:
+                        continue
+                    costs = tidy(watch.rows(kind="analysis", condition=name, seed=seed, data=self._data))
+                    self._space.save(unit.key, measured.results, costs)
+                frames.append(self._space.load(unit.key))
+            kept = {
+                (name, position, untrained): path
+                for name in analyses
+                for position in range(len(self._models))
+                for untrained in (False, True)
+                if (path := self._kept(_Unit("analysis", name, position, untrained, seed))).exists()
+            }
+            compared = self._measurements.compare(
+                [path for (name, _, _), path in kept.items() if name == "direction_shares"],
+                {
+                    position: path
+                    for (name, position, untrained), path in kept.items()
+                    if name == "conjunction_probe" and not untrained
+                },
+                seed,
             )
-        except DataError as error:
-            if self._config.analysis is not None:
-                raise
-            self._note(f"attention_distance is left out for {extractor.info.name}: {error}")
-            return None
-        for note in result.notes:
-            self._note(f"attention of {extractor.info.name}: {note}")
-        return result.to_frame()
+            if compared is not None:
+                frames.append((compared, tidy([])))
+        return frames
 
     def _context(self, extractor: Extractor) -> dict[str, Any]:
         info = extractor.info
@@ -521,6 +477,12 @@ class _Study:
             render(space.folder)
         space.finish()
         return RunResult(space.folder, results, costs, record)
+
+
+def _joined(first: pd.DataFrame, second: pd.DataFrame | None) -> pd.DataFrame:
+    import pandas as pd
+
+    return first if second is None else pd.concat([first, second], ignore_index=True)
 
 
 def _choose_folder(out: str | Path | None, config: RunConfig) -> Path:

@@ -115,7 +115,9 @@ def equivalent_command(config: RunConfig) -> str:
             for value in getattr(config, field):
                 words += [f"--{field}", str(value)]
     words += ["--layer", config.layer]
-    for field in ("pooling", "device", "dtype", "batch_size"):
+    for field in ("preset", "pooling", "device", "dtype", "batch_size"):
         if getattr(config, field) != getattr(defaults, field):
             words += [f"--{field.replace('_', '-')}", str(getattr(config, field))]
+    if not config.untrained:
+        words.append("--no-untrained")
     return shlex.join(words)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from extractors.foundation.errors import UsageError
-from studies.config import RunConfig, make_config
+from studies.config import PRESETS, RunConfig, make_config
 
 
 def test_explicit_values_win_over_the_file(tmp_path: Path) -> None:
@@ -27,11 +27,29 @@ def test_seed_zero_and_layer_zero_are_values() -> None:
     assert config.layer == "0"
 
 
+def test_a_preset_stands_under_what_is_given(tmp_path: Path) -> None:
+    quick = make_config({"preset": "quick"})
+    assert (
+        quick.direction_shares.grid
+        == PRESETS["quick"]["direction_shares"]["grid"]
+        != make_config({}).direction_shares.grid
+    )
+    assert not quick.control
+    file = tmp_path / "run.yaml"
+    file.write_text("preset: quick\ncontrol: true\ndirection_shares: {targets: 3}\n")
+    config = make_config({"resamples": 300}, file)
+    assert config.control
+    assert config.resamples == 300
+    assert config.direction_shares.targets == 3
+    assert config.direction_shares.grid == quick.direction_shares.grid
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"modle": "x"}, "modle"),
         ({"pooling": "median"}, "median"),
+        ({"preset": "slow"}, "no preset 'slow'; choose from: default, quick"),
         ({"batch_size": 0}, "batch_size"),
         ({"seed": [-1]}, "seed"),
         ({"seed": [1, 1]}, "twice"),
