@@ -59,7 +59,8 @@ def _causal_weights(query: Tensor, key: Tensor) -> Tensor:
     """Softmax over positions up to each one; exactly 0 beyond."""
     later = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).triu(1)
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
-    return scores.masked_fill(later, -torch.inf).softmax(-1)
+    weights: Tensor = scores.masked_fill(later, -torch.inf).softmax(-1)
+    return weights
 
 
 class Tower(torch.nn.Module):

@@ -90,8 +90,8 @@ def output_factors(weight: torch.Tensor, heads: int) -> torch.Tensor:
     """
     import torch
 
-    blocks = weight.detach().unflatten(0, (heads, -1)).transpose(-1, -2)
-    factors = torch.linalg.qr(blocks.to(torch.float64), mode="r").R
+    blocks = weight.detach().reshape(heads, -1, weight.shape[1]).transpose(-1, -2)
+    factors: torch.Tensor = torch.linalg.qr(blocks.to(torch.float64), mode="r").R
     return factors.transpose(-1, -2).to(_exact(weight))
 
 

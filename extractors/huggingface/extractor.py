@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -151,7 +151,9 @@ class HuggingFaceExtractor(Extractor):
             of_words[row, prefix : prefix + lengths.sum()] = True
         device = self._network.model.device
         inputs = [torch.from_numpy(array).to(device) for array in (ids, mask, types)]
-        reading = self._values.reading() if attention and self._values is not None else nullcontext([])
+        reading: AbstractContextManager[list[torch.Tensor]] = nullcontext([])
+        if attention and self._values is not None:
+            reading = self._values.reading()
         with reading as norms:
             hidden_states, maps = self._network(*inputs, attention=attention)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,14 +69,17 @@ def batch_word_maps(
             sizes = torch.stack([norms[index][row, :, :size] for index in kept])
             pieces["norm-weighted"] = norm_weighted(plain, sizes)
         owners = torch.from_numpy(word_of_piece).to(plain.device)
-        reduced = {name: word_attention(part, owners, words).cpu().numpy() for name, part in pieces.items()}
-        results.append(
-            {name: AttentionMaps(part[..., :words].copy(), part[..., words].copy()) for name, part in reduced.items()}
-        )
+        results.append({name: _divided(word_attention(part, owners, words)) for name, part in pieces.items()})
     return results
+
+
+def _divided(maps: torch.Tensor) -> AttentionMaps:
+    """Words and, from the last column, special tokens."""
+    whole: Any = maps.cpu().numpy()
+    return AttentionMaps(whole[..., :-1].copy(), whole[..., -1].copy())
 
 
 def _nothing(name: str, heads: int, words: int, dtype: str) -> AttentionMaps:
     shape = (0, 1 if name == "rollout" else heads, words)
-    number = np.float64 if dtype == "float64" else np.float32
+    number: Any = np.float64 if dtype == "float64" else np.float32
     return AttentionMaps(np.zeros((*shape, words), number), np.zeros(shape, number))

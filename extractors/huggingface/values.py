@@ -74,7 +74,8 @@ class ValueReader:
             def read(module: Any, given: Any, output: torch.Tensor) -> None:
                 width = factors.shape[1]
                 values = output[..., -factors.shape[0] * width :] if self.fused else output
-                found.append(value_norms(values.unflatten(-1, (-1, width)).transpose(1, 2), factors))
+                of_heads = values.reshape(*values.shape[:-1], -1, width).transpose(1, 2)
+                found.append(value_norms(of_heads, factors))
 
             return read
 
