@@ -597,6 +597,43 @@ _DEFINITIONS = (
         "Devlin et al. 2019",
     ),
     Definition(
+        "held_out_loss",
+        "Held-out loss",
+        "Mean of −log probability of the predicted word or word piece on text not trained on, under the model's own training objective, "
+        "with the full softmax; in nats. Shipped with the bundled models.",
+        "—",
+    ),
+    Definition(
+        "held_out_masked_loss",
+        "Masked held-out loss",
+        "The held-out loss with 15 % of the units predicted, every one of them masked, whatever the model was trained with: the one "
+        "evaluation of all masked variants.",
+        "Devlin et al. 2019",
+    ),
+    Definition("unigram_loss", "Unigram loss", "The held-out loss of the training text's word frequencies.", "—"),
+    Definition(
+        "training_words", "Words read in training", "Words read in training; one that is read again counts again.", "—"
+    ),
+    Definition("training_passes", "Passes", "Words read in training, divided by the words of the training text.", "—"),
+    Definition(
+        "training_seconds",
+        "Seconds of training",
+        "Wall time of the training steps, evaluations and checkpoints left out.",
+        "—",
+    ),
+    Definition(
+        "training_words_per_second",
+        "Training speed",
+        "Words per second of training steps, over a whole training or over single steps with rows of one length.",
+        "—",
+    ),
+    Definition(
+        "single steps",
+        "Steps of equal words",
+        "Each training step reads 1,024 words, in rows of one length.",
+        "—",
+    ),
+    Definition(
         "control",
         "Control task",
         "Every word type gets one random label, drawn from the task's label distribution and kept for all its occurrences. What a probe scores "
