@@ -64,7 +64,13 @@ def model_card(record: Mapping[str, Any], log: pd.DataFrame) -> str:
         f"in {text['held_out_documents']:,} documents held out, chosen from each file by a rule that has its own seed "
         f"({recipe['text']['held_out_seed']}). {text['units_per_word']:.3f} {unit}s a word. Vocabularies come from the training "
         "documents alone. The text itself is not part of this folder.",
-        _table(("file", "SHA-256"), [(file["name"], f"`{file['sha256']}`") for file in text["files"]]),
+        _table(
+            ("file", "source and licence", "SHA-256"),
+            [
+                (file["name"], recipe["text"].get("sources", {}).get(file["name"], "not stated"), f"`{file['sha256']}`")
+                for file in text["files"]
+            ],
+        ),
         "## Held-out loss",
         f"Nats per {unit}, on all held-out text, before rounding to fp16.",
         _table(("", "nats"), [(name, f"{value:.3f}") for name, value in losses]),

@@ -40,6 +40,8 @@ class TextSettings(_Section):
     """Words of an excerpt; one pass over the text tiles it with excerpts, each at least so far from the next."""
     reach: Annotated[int, Field(ge=4)] = 64
     """Words of its document that every excerpt is sure to have, so that pieces can fill a row too."""
+    sources: dict[str, str] = {}
+    """File name -> what it is, where it is from and its licence, for the card; without effect on the weights."""
 
 
 class CharCnnSettings(_Section):

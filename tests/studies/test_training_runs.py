@@ -108,45 +108,12 @@ def test_fp16_changes_the_vectors_by_rounding_alone(
     assert 0 < np.abs(before - after).max() < 0.02 * np.abs(after).max()
 
 
-def test_elmo_through_plain_allennlp_cells_is_the_extractor(tiny_trained: Callable[[str], Any]) -> None:
-    """Read the official files without this project's code, and run allennlp-light's cells as they are."""
-    import h5py
-    import torch
-    from allennlp_light.modules.lstm_cell_with_projection import LstmCellWithProjection
-
+def test_elmo_through_plain_allennlp_cells_is_the_extractor(
+    tiny_trained: Callable[[str], Any], plain_elmo: Callable[[Path, list[str]], Any]
+) -> None:
     folder = tiny_trained("elmo").folder
-    extractor: Any = load_extractor(folder)
-    options = json.loads((folder / "options.json").read_text())
-    words = ["<S>", *SENTENCE, "</S>"]
-    tokens = torch.from_numpy(extractor.token_vectors(words))[None]
-    halves = []
-    with h5py.File(folder / "weights.hdf5", "r") as file:
-        for direction in range(2):
-            below = tokens
-            for layer in range(options["lstm"]["n_layers"]):
-                group = file[f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"]
-                size, cells = options["lstm"]["projection_dim"], options["lstm"]["dim"]
-                weight = torch.tensor(group["W_0"][...].astype("float32").T)
-                order = [0, 2, 1, 3]
-                weight = torch.cat([weight.chunk(4)[i] for i in order])
-                bias = torch.cat([torch.tensor(group["B"][...].astype("float32")).chunk(4)[i] for i in order])
-                bias[cells : 2 * cells] += 1
-                cell = LstmCellWithProjection(
-                    size,
-                    size,
-                    cells,
-                    go_forward=direction == 0,
-                    memory_cell_clip_value=options["lstm"]["cell_clip"],
-                    state_projection_clip_value=options["lstm"]["proj_clip"],
-                )
-                cell.input_linearity.weight.data = weight[:, :size]
-                cell.state_linearity.weight.data, cell.state_linearity.bias.data = weight[:, size:], bias
-                cell.state_projection.weight.data = torch.tensor(group["W_P_0"][...].astype("float32").T)
-                output = cell(below, [len(words)])[0]
-                below = output + below if layer else output
-            halves.append(below[0, 1:-1].detach().numpy())
-    hidden = next(iter(extractor.extract([SENTENCE]))).hidden[-1]
-    np.testing.assert_allclose(np.concatenate(halves, axis=-1), hidden, atol=1e-6)
+    hidden = next(iter(load_extractor(folder).extract([SENTENCE]))).hidden[-1]
+    np.testing.assert_allclose(plain_elmo(folder, SENTENCE), hidden, atol=1e-6)
 
 
 def test_elmo_has_its_shared_softmax_beside_it(tiny_trained: Callable[[str], Any]) -> None:
