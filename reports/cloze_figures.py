@@ -31,7 +31,7 @@ def cloze_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
     """One figure for each data set, numbered from `first`: scores of trained models, and differences where there are two."""
     rows = pick(results, measure=[*_SCORES, _DIFFERENCE], weights="trained")
     for index, (part, _, varying) in enumerate(facets(rows, "data")):
-        panels = []
+        panels: list[Panel] = []
         for measure, axis in _SCORES.items():
             lines = _lines(pick(part, measure=measure, reference=None), styles)
             if lines:
@@ -49,7 +49,7 @@ def cloze_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
             )
             shown = [name for name in _CONDITIONS if name in values_of(pick(part, reference=None), "condition")]
             measures = (*_SCORES, *([_DIFFERENCE] if differences else []), *shown)
-            yield DrawnFigure(first + index, "directions", title, _caption(part, styles), measures, tuple(panels))
+            yield DrawnFigure(first + index, "gaps", title, _caption(part, styles), measures, tuple(panels))
 
 
 def _lines(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Lines:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from extractors.bigpt.extractor import BigptExtractor
-from extractors.gaps import Array, Gap, GapFiller, add_ends, log_share, log_softmax_at
+from extractors.gaps import Array, Gap, GapFiller, add_ends, ends_from_start, log_share, log_softmax_at
 from extractors.huggingface.gap_pieces import PieceVocabulary
 
 if TYPE_CHECKING:
@@ -60,82 +61,89 @@ class BigptGapFiller(GapFiller):
     def _score(self, gaps: Sequence[Gap], entries: npt.NDArray[np.int64]) -> dict[str, Array]:
         import torch
 
-        words = self._extractor._words
         network = self._extractor.network
         device = network.words.weight.device
-        sentences = {gap.words: words(gap.words, "the sentence").ids for gap in gaps}
-        row = {key: i for i, key in enumerate(sentences)}
-        counts = [[len(piece) for piece in pieces] for pieces in sentences.values()]
-        longest = 1 + max(map(sum, counts))
+        sentences = {gap.words: self._extractor._words(gap.words, "the sentence").ids for gap in gaps}
+        row = {words: i for i, words in enumerate(sentences)}
         rows = torch.tensor([row[gap.words] for gap in gaps], device=device)
         found = {}
-        for side, boundary in zip(self.sides, (words.prefix, words.suffix), strict=True):
-            ids = np.zeros((len(sentences), longest), dtype=np.int64)
-            ids[:, 0] = boundary
-            for line, pieces in zip(ids, sentences.values(), strict=True):
-                flat = [piece for word in pieces for piece in word]
-                line[1 : 1 + len(flat)] = flat if side == "forward" else flat[::-1]
-            # How many pieces, the boundary included, the tower has read when it comes to the gap.
-            read = [
-                1
-                + sum(
-                    counts[row[g.words]][: g.position] if side == "forward" else counts[row[g.words]][g.position + 1 :]
-                )
-                for g in gaps
-            ]
-            with torch.inference_mode():
-                states = network(torch.from_numpy(ids).to(device), side)
-                scores = network.scores(states[-1][rows, torch.tensor(read, device=device) - 1])
-                values = log_softmax_at(scores, entries)
+        with torch.inference_mode():
+            for side in self.sides:
+                states = self._read(list(sentences.values()), side)
+                before = [
+                    sentences[gap.words][: gap.position]
+                    if side == "forward"
+                    else sentences[gap.words][gap.position + 1 :]
+                    for gap in gaps
+                ]
+                # How many places the tower has read when it comes to the gap, that of the boundary included.
+                read = torch.tensor([1 + sum(map(len, pieces)) for pieces in before], device=device)
+                values = log_softmax_at(network.scores(states[-1][rows, read - 1]), entries)
                 if side == "forward":
-                    below = [[state[r, :n] for state in states[:-1]] for r, n in zip(rows, read, strict=True)]
-                    values = add_ends(values, entries, self._end, below, self._from_start(entries), self._exact)
-            found[side] = values
+                    ends = partial(self._ends, [state[rows] for state in states[:-1]], read)
+                    values = add_ends(values, entries, ends, self._from_start(entries), self._exact)
+                found[side] = values
         return found
+
+    def _read(self, sentences: Sequence[Sequence[Sequence[int]]], side: str) -> list[Tensor]:
+        """All layers of a tower, each (sentences, places, dim), for the pieces of the words of each sentence."""
+        import torch
+
+        words = self._extractor._words
+        forward = side == "forward"
+        lines = [[piece for word in pieces for piece in word] for pieces in sentences]
+        ids = np.zeros((len(lines), 1 + max(map(len, lines))), dtype=np.int64)
+        ids[:, 0] = words.prefix if forward else words.suffix
+        for into, line in zip(ids, lines, strict=True):
+            into[1 : 1 + len(line)] = line if forward else line[::-1]
+        network = self._extractor.network
+        states: list[Tensor] = network(torch.from_numpy(ids).to(network.words.weight.device), side)
+        return states
 
     def _from_start(self, entries: npt.NDArray[np.int64]) -> Array:
         """Log-probability that a word which is each piece ends there, behind nothing but the boundary."""
         import torch
 
         network = self._extractor.network
-        missing = np.array([entry for entry in entries.tolist() if entry not in self._start_ends], dtype=np.int64)
         boundary = torch.tensor([self._extractor._words.prefix], device=network.words.weight.device)
-        below = [state[0] for state in network(boundary, "forward")[:-1]]
-        for part in np.array_split(missing, -(-len(missing) // 512)) if len(missing) else ():
-            self._start_ends.update(zip(part.tolist(), self._end(below, part).tolist(), strict=True))
-        return np.array([self._start_ends[entry] for entry in entries.tolist()])
+        below = network(boundary, "forward")[:-1]
+        lengths = torch.ones_like(boundary[0])
+        return ends_from_start(self._start_ends, entries, lambda pieces: self._ends(below, lengths, pieces))
 
-    def _end(self, below: Sequence[Tensor], pieces: npt.NDArray[np.int64]) -> Array:
-        """Log-probability that no piece carries on each of `pieces`, alternatives at one place.
+    def _ends(self, below: Sequence[Tensor], lengths: Tensor, pieces: npt.NDArray[np.int64]) -> Array:
+        """Log-probability that no piece carries on each of `pieces` (gaps, alternatives), alternatives at the place of a gap.
 
-        `below` holds the inputs of the tower's blocks at the places before, each (places, dim). Keys and values are made of
-        them once; each alternative is one more place that sees them and itself.
+        `below` holds the inputs of the tower's blocks at the places of the text, each (gaps, places, dim), of which each gap
+        sees the first `lengths`. Every alternative is one more place that sees those and itself.
         """
         import torch
 
         network = self._extractor.network
         tower = network.tower("forward")
-        device = network.words.weight.device
-        hidden = network.words(torch.from_numpy(pieces).to(device)) + network.positions.weight[len(below[0])]
+        places = int(lengths.max())
+        seen = torch.arange(places, device=lengths.device) < lengths[:, None]
+        hidden = network.words(torch.from_numpy(pieces).to(lengths.device)) + network.positions(lengths)[:, None]
         for block, before in zip(tower.blocks, below, strict=True):
-            hidden = _alternatives(cast("Block", block), before, hidden)
-        return log_share(network.scores(tower.norm(hidden)), ~self._pieces.continues)
+            hidden = _alternatives(cast("Block", block), before[:, :places], seen, hidden)
+        scores = network.scores(tower.norm(hidden)).flatten(0, 1)
+        return log_share(scores, ~self._pieces.continues).reshape(pieces.shape)
 
 
-def _alternatives(block: Block, before: Tensor, hidden: Tensor) -> Tensor:
-    """Run a block over alternatives (alternatives, dim), each of which sees the places before (places, dim) and itself."""
+def _alternatives(block: Block, before: Tensor, seen: Tensor, hidden: Tensor) -> Tensor:
+    """Run a block over alternatives (gaps, alternatives, dim) that see the places before (gaps, places, dim) and themselves."""
     import torch
 
     def heads(linear: torch.nn.Linear, vectors: Tensor) -> Tensor:
-        return linear(vectors).unflatten(-1, (block.heads, -1))
+        apart: Tensor = linear(vectors).unflatten(-1, (block.heads, -1))
+        return apart
 
-    seen, own = block.attention_norm(before), block.attention_norm(hidden)
+    read, own = block.attention_norm(before), block.attention_norm(hidden)
     query, key, value = (heads(linear, own) for linear in (block.query, block.key, block.value))
-    scores = torch.cat(
-        [torch.einsum("ahd,phd->ahp", query, heads(block.key, seen)), (query * key).sum(-1, keepdim=True)], dim=-1
-    )
+    scores = torch.einsum("gahd,gphd->gahp", query, heads(block.key, read))
+    scores = scores.masked_fill(~seen[:, None, None], float("-inf"))
+    scores = torch.cat([scores, (query * key).sum(-1, keepdim=True)], dim=-1)
     weights = (scores / query.shape[-1] ** 0.5).softmax(dim=-1)
-    read = torch.einsum("ahp,phd->ahd", weights[..., :-1], heads(block.value, seen)) + weights[..., -1:] * value
-    hidden = hidden + block.mix(read.flatten(-2))
+    mixed = torch.einsum("gahp,gphd->gahd", weights[..., :-1], heads(block.value, read)) + weights[..., -1:] * value
+    hidden = hidden + block.mix(mixed.flatten(-2))
     fed: Tensor = block.contract(torch.nn.functional.gelu(block.expand(block.feed_norm(hidden))))
     return hidden + fed

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from extractors.foundation.errors import ModelError
 from extractors.foundation.randomness import seed_for
-from extractors.gaps import Array, Gap, GapFiller, add_ends, log_share, log_softmax_at, no_head
+from extractors.gaps import Array, Gap, GapFiller, add_ends, ends_from_start, log_share, log_softmax_at, no_head
 from extractors.huggingface.extractor import HuggingFaceExtractor
 from extractors.huggingface.gap_pieces import PieceVocabulary
 from extractors.huggingface.network import Network
@@ -108,7 +108,8 @@ def _load_with_head(extractor: HuggingFaceExtractor, kind: str) -> Any:
 def _share_network(model: Any, base: Any, info: ModelInfo) -> None:
     """Put the extractor's network under the head: one set of weights, and for an untrained copy the right one."""
     prefix = model.base_model_prefix
-    if type(getattr(model, prefix, None)) is not type(base) or model.get_output_embeddings() is None:
+    usual = type(getattr(model, prefix, None)) is type(base) and model.get_output_embeddings() is not None
+    if not usual:
         raise no_head(info, f"{type(model).__name__} is not built in the usual way")
     tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     setattr(model, prefix, base)
@@ -159,9 +160,9 @@ class _Head(GapFiller):
         chosen = (torch.tensor(rows, device=model.device), torch.tensor(places, device=model.device))
         with torch.inference_mode(), _only_at(model.get_output_embeddings(), chosen):
             logits = self._network._forward(inputs[0], inputs[1], options).logits
-        if logits.shape[:2] == (1, len(rows)):
-            return logits[0]
-        return logits[chosen]  # a family that does not call its output layer as a module
+        # A family that does not call its output layer as a module gives the scores of all places.
+        scores: Tensor = logits[0] if logits.shape[:2] == (1, len(rows)) else logits[chosen]
+        return scores
 
 
 @contextmanager
@@ -236,17 +237,16 @@ class CausalGapFiller(_Head):
         scores = self._scores(list(lines.values()), [row[gap.words] for gap in gaps], [n - 1 for n in read])
         contexts = [lines[gap.words][:length] for gap, length in zip(gaps, read, strict=True)]
         values = log_softmax_at(scores, entries)
-        return {
-            "forward": add_ends(values, entries, self._end, contexts, self._from_start(entries), self._exact),
-        }
+
+        def ends(pieces: npt.NDArray[np.int64]) -> Array:
+            return np.stack([self._end(context, row) for context, row in zip(contexts, pieces, strict=True)])
+
+        return {"forward": add_ends(values, entries, ends, self._from_start(entries), self._exact)}
 
     def _from_start(self, entries: npt.NDArray[np.int64]) -> Array:
         """Log-probability that a word which is each piece ends there, at the start of a sentence."""
-        missing = np.array([entry for entry in entries.tolist() if entry not in self._start_ends], dtype=np.int64)
-        for part in np.array_split(missing, -(-len(missing) // 512)) if len(missing) else ():
-            ends = self._end(self._words.prefix, part)
-            self._start_ends.update(zip(part.tolist(), ends.tolist(), strict=True))
-        return np.array([self._start_ends[entry] for entry in entries.tolist()])
+        prefix = self._words.prefix
+        return ends_from_start(self._start_ends, entries, lambda pieces: self._end(prefix, pieces[0])[None])
 
     def _end(self, context: Sequence[int], pieces: npt.NDArray[np.int64]) -> Array:
         """Log-probability that no piece carries on each of `pieces`, alternatives behind the same context."""
@@ -255,7 +255,7 @@ class CausalGapFiller(_Head):
         model = self._network.model
         following = torch.from_numpy(pieces).to(model.device)[:, None]
         with torch.inference_mode():
-            cache = None
+            cache: Any = None
             if context:
                 output = model(torch.tensor([list(context)], device=model.device), use_cache=True)
                 cache = output.get(self._cache)
