@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from analyses.direction_shares import numerical_floor
+from analyses.share_components import numerical_floor
 from extractors.base import Extractor, Sentence
 from extractors.foundation.bootstrap import Interval, bootstrap
 from extractors.foundation.errors import DataError, UsageError
@@ -214,7 +214,7 @@ def mask_shift(
     keys = [
         (layer, part) for layer in chosen for part in info.parts if part == "whole" or layer > 0
     ]  # at layer 0 the halves of a concatenated model are no halves
-    options = {"layers": chosen, "pooling": pooling, "batch_size": batch_size}
+    options: dict[str, Any] = {"layers": chosen, "pooling": pooling, "batch_size": batch_size}
     targets: list[Array] = []
     means: list[Array] = []
     spreads: list[Array] = []

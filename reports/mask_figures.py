@@ -20,7 +20,7 @@ def mask_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int)
     """One figure for each data set and pooling, numbered from `first`; models without a mask have no panel."""
     rows = pick(results, measure=_MEASURE, part="whole")
     for index, (part, _, varying) in enumerate(facets(rows[rows["layer"].notna()], "data", "pooling")):
-        panels = []
+        panels: list[Panel] = []
         bounds = [1.0, *(float(x) for column in ("value", "high") for x in part[column].dropna())]
         for model, style in styles.items():
             mine = pick(part, model=model)
@@ -32,7 +32,7 @@ def mask_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int)
         if panels:
             title = "How far a hidden or replaced word's vector moves" + (f" ({varying})" if varying else "")
             measures = (_MEASURE, *_CONDITIONS)
-            yield DrawnFigure(first + index, "directions", title, _caption(part, list(styles)), measures, tuple(panels))
+            yield DrawnFigure(first + index, "masks", title, _caption(part, list(styles)), measures, tuple(panels))
 
 
 def _panel(rows: pd.DataFrame, style: Style, top: float) -> Any:

@@ -1,4 +1,4 @@
-"""The one evaluation of all variants: held-out losses, direction shares, mask shift, and a probe, as tidy rows."""
+"""The one evaluation of all variants: held-out losses, cloze, direction shares, mask shift, and a probe, as tidy rows."""
 
 from __future__ import annotations
 
@@ -26,11 +26,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from analyses import ContextSet
+    from analyses.gap_sets import GapSet
     from probes.corpora import Corpus, CorpusSentence
     from probes.tasks import Task
+    from studies.training.text import Text
 
 Array = npt.NDArray[np.float64]
 Rows = list[dict[str, Any]]
+
+_SENTENCE = (6, 40)
+"""Words of a sentence with a gap: long enough to say something, short enough for every model to read in one go."""
 
 LOSSES = ("held_out_loss", "held_out_masked_loss")
 
@@ -49,6 +54,12 @@ class EvaluationSettings:
     """Sentences of the bundled sample for the corpus mean."""
     mask_shift: int = 200
     """Sentences of the mask shift."""
+    gaps: int = 400
+    """Gaps in held-out text that are filled."""
+    tuning_gaps: int = 200
+    """Gaps in other held-out documents, for the weights of tuned mixes."""
+    candidates: int = 2000
+    """Words to choose from, the most frequent ones that are one entry of every vocabulary."""
     sentences: int | None = None
     """Sentences of the bundled sample that are read at all; None: all."""
     resamples: int = 1000
@@ -121,17 +132,49 @@ class Evaluation:
         return asdict(self.settings)
 
     @cached_property
+    def piece_reader(self) -> Extractor:
+        """An untrained model over pieces. Only its tokenizer matters, and that follows from the text."""
+        from studies.training.loop import train
+
+        self._folder = TemporaryDirectory()
+        folder = Path(self._folder.name) / "pieces"
+        train(self._pieces, self._text, folder, words=0, held_out_words=1)
+        return load_extractor(folder)
+
+    @cached_property
     def contexts(self) -> ContextSet:
         """Contexts of the direction shares, the same for all variants."""
         from studies.bundled_contexts import bundled_contexts
-        from studies.training.loop import train
 
-        with TemporaryDirectory() as folder:
-            # Only its tokenizer matters, and that follows from the text.
-            train(self._pieces, self._text, Path(folder) / "pieces", words=0, held_out_words=1)
-            extractor = load_extractor(Path(folder) / "pieces")
-            settings = self.settings
-            return bundled_contexts([extractor], grid=settings.grid, targets=settings.targets, seed=settings.seed)
+        settings = self.settings
+        return bundled_contexts([self.piece_reader], grid=settings.grid, targets=settings.targets, seed=settings.seed)
+
+    @cached_property
+    def gaps(self) -> GapSet:
+        """Gaps in held-out text, the same for all variants.
+
+        Candidates are frequent words that are one piece; among the most frequent words they are entries of word
+        vocabularies too.
+        """
+        from analyses.gap_sets import collect_gaps
+        from extractors.gaps import gap_filler
+
+        settings, material = self.settings, self._text.material(self._pieces)
+        counts, types = material.text.training.counts(), material.text.training.types
+        pieces = set(material.vocabulary)
+        frequent = [types[i] for i in np.argsort(-counts, kind="stable") if counts[i]]
+        words = [word for word in frequent if word in pieces and any(map(str.isalnum, word))][: settings.candidates]
+        sentences, documents = _sentences(material.text.held_out)
+        return collect_gaps(
+            [gap_filler(self.piece_reader)],
+            sentences,
+            documents=documents if len(set(documents)) > 1 else None,
+            candidates=words,
+            counts=dict(zip(types, counts.tolist(), strict=True)),
+            targets=settings.gaps,
+            tuning_targets=settings.tuning_gaps,
+            seed=settings.seed,
+        )
 
     @cached_property
     def corpus(self) -> Corpus:
@@ -175,6 +218,20 @@ class Evaluation:
             progress=self._progress,
         ).rows()
 
+    def cloze(self, extractor: Extractor) -> Rows:
+        """Filling gaps in held-out text, from one side, from both combined, or jointly, whichever the model can."""
+        from analyses import cloze
+
+        settings = self.settings
+        return cloze(
+            extractor,
+            gaps=self.gaps,
+            resamples=settings.resamples,
+            seed=settings.seed,
+            data="held-out text",
+            progress=self._progress,
+        ).rows()
+
     def mask_shift(self, extractor: Extractor) -> Rows:
         """How far hidden and replaced words move, for the masked kinds."""
         from analyses import mask_shift
@@ -213,10 +270,21 @@ class Evaluation:
 
 MEASURES: dict[str, Callable[[Evaluation, Extractor], Rows]] = {
     "direction_shares": Evaluation.direction_shares,
+    "cloze": Evaluation.cloze,
     "mask_shift": Evaluation.mask_shift,
     "upos": Evaluation.probe,
 }
 """What is measured on every variant; one more entry is one more measure."""
+
+
+def _sentences(text: Text) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The sentences of a text that are neither short nor long, and the document of each."""
+    low, high = _SENTENCE
+    ends = np.append(text.starts[1:], len(text.words))
+    kept = [(start, end) for start, end in zip(text.starts, ends, strict=True) if low <= end - start <= high]
+    numbers = np.searchsorted(text.documents, [start for start, _ in kept], side="right")
+    sentences = [tuple(text.types[i] for i in text.words[start:end]) for start, end in kept]
+    return sentences, [str(number) for number in numbers]
 
 
 def loss_rows(record: Mapping[str, Any], settings: EvaluationSettings) -> Rows:

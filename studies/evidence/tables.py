@@ -223,7 +223,7 @@ def _page(records: Mapping[str, Mapping[str, Any]], found: Mapping[str, pd.DataF
 
 
 _CONTENT = {
-    "variants.parquet": "losses, differences to the variant of reference, direction shares, mask shift, probe, one row per number",
+    "variants.parquet": "losses, differences to the variant of reference, cloze, direction shares, mask shift, probe, one row per number",
     "curves.parquet": "learning curves of the variants and of the bundled models",
     "speed.parquet": "words per second of training steps over row length",
 }

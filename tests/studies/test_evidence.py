@@ -24,7 +24,18 @@ from studies.training.loop import train
 from studies.training.recipe import Recipe, read_recipe
 from studies.training.source import TrainingText
 
-SMALL = EvaluationSettings(held_out_words=400, targets=2, grid=2, natural=20, mask_shift=20, sentences=60, resamples=50)
+SMALL = EvaluationSettings(
+    held_out_words=400,
+    targets=2,
+    grid=2,
+    natural=20,
+    mask_shift=20,
+    gaps=40,
+    tuning_gaps=20,
+    candidates=20,
+    sentences=60,
+    resamples=50,
+)
 BUDGET = {"name", "description", "seed", "words", "log_every", "evaluate_every", "evaluate_words", "checkpoint_every"}
 TRAINED = ("bert", "bert-rate-40", "bert-slice-dynamic", "bert-slice-static", "bert-untrained", "bilstm-joint")
 
@@ -148,6 +159,8 @@ def test_a_variant_says_all_there_is_to_say(evidence: tuple[Path, TrainingText])
     shares = rows[(rows["measure"] == "direction_share_interaction") & (rows["condition"] == "crossed")]
     assert shares["layer"].tolist() == [0, 1, 2]
     assert set(rows.loc[rows["measure"] == "mask_shift", "layer"]) == {0, 1, 2}
+    (filled,) = rows.loc[(rows["measure"] == "cloze_nats") & (rows["condition"] == "joint"), "value"]
+    assert 0 < filled < np.log(20) + 1
     probed = rows[rows["measure"] == "accuracy"]
     assert set(probed["probe"]) == {"linear", "word_type", "majority"}
 
