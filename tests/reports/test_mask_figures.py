@@ -45,7 +45,11 @@ def rows(model: str, weights: str, *, top: float) -> list[dict[str, Any]]:
 
 def figures(table: list[dict[str, Any]]) -> list[Any]:
     frame = tidy(table)
-    return [figure for figure in draw_figures(frame, model_styles(frame["model"].dropna())) if "mask_shift" in figure.measures]
+    return [
+        figure
+        for figure in draw_figures(frame, model_styles(frame["model"].dropna()))
+        if "mask_shift" in figure.measures
+    ]
 
 
 def test_one_panel_per_model_and_a_caption_from_the_numbers() -> None:
