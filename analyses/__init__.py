@@ -6,7 +6,7 @@ from analyses.attention_distance import AttentionDistance, attention_distance
 from analyses.cloze import Cloze, cloze
 from analyses.configuration_cost import ConfigurationCost, configuration_cost, published_costs
 from analyses.context_reach import ContextReach, context_reach
-from analyses.context_variants import contexts_by_length, resample_contexts, shorten_contexts
+from analyses.context_variants import contexts_by_length, narrow_contexts, resample_contexts, shorten_contexts
 from analyses.contexts import ContextSet, TargetContexts, collect_contexts
 from analyses.cost import Cost, cost
 from analyses.direction_shares import DirectionShares, direction_shares
@@ -60,6 +60,7 @@ __all__ = [
     "main_effects",
     "mask_shift",
     "mixing_onset",
+    "narrow_contexts",
     "natural_statistics",
     "paired_difference",
     "published_costs",

@@ -125,6 +125,34 @@ def shorten_contexts(extractors: Sequence[Extractor], contexts: ContextSet, side
     return replace(_made(extractors, contexts, targets, [], mode=contexts.mode, seed=contexts.seed), side=side)
 
 
+def narrow_contexts(contexts: ContextSet, grid: int) -> ContextSet:
+    """Keep the first `grid` left and right parts of every target: a cheaper measurement that estimates the same.
+
+    Parameters
+    ----------
+    contexts : ContextSet
+        Contexts of any mode.
+    grid : int
+        Parts per side to keep.
+
+    Returns
+    -------
+    ContextSet
+        The same targets.
+
+    Raises
+    ------
+    UsageError
+        If `grid` is not between 2 and that of `contexts`.
+    """
+    if not 2 <= grid <= contexts.grid:
+        raise UsageError(
+            f"grid={grid} is not possible: the contexts have {contexts.grid} parts per side; give 2 to that"
+        )
+    targets = tuple(replace(target, left=target.left[:grid], right=target.right[:grid]) for target in contexts.targets)
+    return replace(contexts, targets=targets, grid=grid)
+
+
 def contexts_by_length(
     extractors: Sequence[Extractor],
     sentences: Sequence[Sentence],

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from analyses.context_variants import resample_contexts
 from analyses.contexts import ContextSet, collect_contexts
+from analyses.masking import side_masks
 from analyses.share_components import (
     COMPONENTS,
     CONTROL,
@@ -433,7 +434,10 @@ def direction_shares(
         raise UsageError(f"the statistics given are not of {info.name} with these layers and pooling; leave them out")
 
     masked = mode == "masked"
+    notes = []
     if masked:
+        if not info.masks:
+            notes.append(f"masked words are read as {side_masks(extractor).word!r}: {info.name} has no mask")
         stream = read_masked(extractor, contexts, chosen, pooling, batch_size)
     else:
         stream = read_grids(extractor, contexts, chosen, pooling, batch_size, moments=weights is not None)
@@ -457,6 +461,7 @@ def direction_shares(
         resamples=resamples,
         seed=seed,
         mode=mode,
+        notes=tuple(notes),
     )
 
 

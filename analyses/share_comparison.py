@@ -142,8 +142,8 @@ def interaction_gap(deep: DirectionShares, shallow: DirectionShares, *, conditio
         If contexts or modes differ.
     """
     _check_same([deep, shallow])
-    units = [_top(shares, condition) for shares in (deep, shallow)]
-    gap = paired_difference(*units, interaction_share, resamples=deep.resamples, seed=deep.seed)
+    first, second = (_top(shares, condition) for shares in (deep, shallow))
+    gap = paired_difference(first, second, interaction_share, resamples=deep.resamples, seed=deep.seed)
     return gap if _all_defined([deep, shallow], condition) else _undefined(gap)
 
 

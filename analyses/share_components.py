@@ -255,7 +255,7 @@ def crossed_components(
         return
     assert cells.moments is not None
     mean, deviation = cells.moments[..., :1], np.sqrt(np.square(cells.moments[..., 1:]) + _NORM_EPSILON)
-    mixed = {
+    mixed: dict[str, tuple[Array, Array | float]] = {
         MIX: (np.tensordot(mix, cells.vectors, axes=1), mix @ statistics.mean),
         NORMED_MIX: (np.tensordot(mix, (cells.vectors - mean) / deviation, axes=1), 0.0),
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from analyses.context_variants import SIDES, contexts_by_length
 from analyses.contexts import ContextSet
 from analyses.direction_shares import CROSSED, DirectionShares, direction_shares
-from analyses.share_components import natural_statistics
+from analyses.share_components import NaturalStatistics, natural_statistics
 from extractors.base import Extractor, Sentence
 from extractors.foundation.errors import UsageError
 from extractors.foundation.progress import SILENT, Progress
@@ -82,6 +82,7 @@ def shares_by_length(
     pooling: str = "mean",
     batch_size: int = 32,
     natural: int = 500,
+    statistics: NaturalStatistics | None = None,
     resamples: int = 1000,
     seed: int = 0,
     data: str = "",
@@ -101,7 +102,7 @@ def shares_by_length(
     sides, grid, targets, upos
         For contexts collected here: words per side, parts per side, target words, part-of-speech tags; see
         `contexts_by_length`.
-    layers, pooling, batch_size, natural, resamples, seed, data, progress
+    layers, pooling, batch_size, natural, statistics, resamples, seed, data, progress
         As for `direction_shares`.
 
     Returns
@@ -122,16 +123,17 @@ def shares_by_length(
     if not lengths or len(set(lengths)) < len(lengths):
         raise UsageError(f"contexts of lengths {lengths}: give at least one set, each of another length")
     chosen = select_layers(layers, extractor.info.layer_names, model=extractor.info.name)
-    statistics = natural_statistics(
-        extractor,
-        sentences,
-        layers=chosen,
-        pooling=pooling,
-        natural=natural,
-        batch_size=batch_size,
-        seed=seed,
-        progress=progress,
-    )
+    if statistics is None:
+        statistics = natural_statistics(
+            extractor,
+            sentences,
+            layers=chosen,
+            pooling=pooling,
+            natural=natural,
+            batch_size=batch_size,
+            seed=seed,
+            progress=progress,
+        )
     results = tuple(
         direction_shares(
             extractor,

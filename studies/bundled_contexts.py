@@ -114,7 +114,7 @@ def _target(extractors: Sequence[Extractor], entry: dict[str, Any], size: int, s
         if limit is not None and counts.before + counts.target + counts.after > limit:
             return None
     pieces = {extractor.info.name: counts for extractor, counts in zip(extractors, signature, strict=True)}
-    return TargetContexts(word, tuple(left), tuple(right), pieces, entry["word_class"])
+    return TargetContexts(word, tuple(left), tuple(right), pieces, entry["word_class"], entry["upos"])
 
 
 def _signatures(extractors: Sequence[Extractor], sentences: Iterable[Words], position: int) -> list[_Signature]:

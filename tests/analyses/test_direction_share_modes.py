@@ -14,6 +14,7 @@ from analyses import (
     collect_contexts,
     contexts_by_length,
     direction_shares,
+    narrow_contexts,
     natural_statistics,
     resample_contexts,
     shares_by_length,
@@ -394,6 +395,18 @@ def test_shortened_contexts_are_nested(sided: Any, part_vector: Any, wide: Corpu
     for side in (0, 5):
         with pytest.raises(UsageError, match="4 words per side"):
             shorten_contexts([model], contexts, side)
+
+
+def test_narrowed_contexts_keep_the_first_parts(signs: Any, wide: Corpus) -> None:
+    model = signs("both")
+    contexts = collect_contexts([model], wide, side=2, grid=4, targets=3)
+    narrow = narrow_contexts(contexts, 2)
+    assert (narrow.grid, narrow.side, narrow.words) == (2, 2, contexts.words)
+    assert narrow.targets[0].left == contexts.targets[0].left[:2]
+    assert direction_shares(model, wide, contexts=narrow, natural=3).contexts.grid == 2
+    for grid in (1, 5):
+        with pytest.raises(UsageError, match="4 parts per side"):
+            narrow_contexts(contexts, grid)
 
 
 def test_shortening_drops_what_is_no_longer_even(fake: Any, wide: Corpus) -> None:

@@ -321,6 +321,7 @@ def test_masked_sides_of_the_four_kinds(
     assert piece == {"elmo": "zqxjk", "bigpt": "[UNK]"}.get(kind, MASK_WORD)
     assert len(alignment.word_pieces[0]) == 1
     result = direction_shares(model, text, contexts=shared, mode="masked", pooling="last", natural=10)
+    assert [masks.word in note for note in result.notes] == [True] * (not model.info.masks)
     for layer in result.layers[1:]:
         interval = result.interval(layer)
         assert interval.value[:3].sum() == pytest.approx(1)
