@@ -31,7 +31,7 @@ def conjunction_figures(results: pd.DataFrame, styles: Mapping[str, Style], firs
     for index, (part, _, varying) in enumerate(facets(rows, "data", "pooling")):
         shown, over = _joined_types(part)
         panels = []
-        top = max([1.02, *(float(x) for x in shown["high"].dropna())])
+        top = 1.08 * max([0.1, *(float(x) for x in shown["high"].dropna())])
         bottom = min([-0.05, *(float(x) - 0.03 for x in shown["value"].dropna())])
         for model, style in styles.items():
             own = pick(shown, model=model, part="whole")
@@ -46,7 +46,7 @@ def conjunction_figures(results: pd.DataFrame, styles: Mapping[str, Style], firs
         panels.append(Panel(name, "Parity, all models", _parity_alt(shown, list(styles)), as_svg(drawing)))
         yield DrawnFigure(
             first + index,
-            "directions",
+            "conjunction",
             "What a linear reader gets of a left and a right cue together" + (f" ({varying})" if varying else ""),
             _caption(shown, list(styles), over),
             ("conjunction_bits", *over),
@@ -179,7 +179,7 @@ def _caption(rows: pd.DataFrame, models: list[str], types: list[str]) -> str:
     copies = " Dashed, open markers: parity in the untrained copy." if not pick(rows, weights="untrained").empty else ""
     kinds = f" Cues: {joined(types)}." if types else ""
     return (
-        f"{lead}At most 1 bit, for both cues 0.811. A concatenation of two one-directional models has no parity for a linear "
+        f"{lead}At most 1 bit, for both cues 0.811; all models share a scale. A concatenation of two one-directional models has no parity for a linear "
         f"reader; a perceptron may find it there too. None: upper bound under {ZERO}; present: not none, and lower bound above 0."
         f" The scale of the panel of parities is its own.{copies}{kinds}{n}"
     )

@@ -47,7 +47,7 @@ class DrawnFigure:
     number: int
     """1, 2, ..."""
     section: str
-    """``directions``, ``tasks`` or ``attention``."""
+    """One of `reports.sections.SECTIONS`."""
     title: str
     """Plain text."""
     caption: str

@@ -40,7 +40,7 @@ def neighbour_figures(results: pd.DataFrame, styles: Mapping[str, Style], first:
         found = [name for name in values_of(part, "measure") if name != "neighbour_accuracy"]
         yield DrawnFigure(
             first + index,
-            "directions",
+            "neighbours",
             title + (f" ({varying})" if varying and varying != str(key["task"]) else ""),
             _caption(part, list(styles)),
             tuple(found),

@@ -109,6 +109,8 @@ def cost_table(costs: pd.DataFrame | None) -> Table:
     """Times and memory."""
     if costs is None:
         return Table("Cost", (), ())
+    # Speed and memory by length of sentence are drawn, not listed.
+    costs = costs[costs["length"].isna()]
     measures = values_of(costs, "measure")
     keys = [
         column

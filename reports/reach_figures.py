@@ -44,7 +44,7 @@ def reach_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
         agreement = [] if pick(part, measure="reach_agreement").empty else ["reach_agreement"]
         yield DrawnFigure(
             first + index,
-            "directions",
+            "reach",
             "Which words around a word its vector depends on" + (f" ({varying})" if varying else ""),
             _caption(part, list(styles), key["length"]),
             ("reach_influence", *_SUMMARIES, *conditions, *agreement),

@@ -16,6 +16,7 @@ from reports.drawing import DrawnFigure
 from reports.figures import draw_figures
 from reports.page_tables import cost_table, data_table, layer_tables, models_table, probe_table, statement_table
 from reports.palette import model_styles
+from reports.sections import SECTIONS
 from reports.summary import RULES, statements, summary_paragraphs
 from reports.tables import (
     checked,
@@ -91,10 +92,13 @@ def render(
     costs = None if costs is None or costs.empty else checked(costs, "the cost table")
     # Literature figures stay in the downloads; they are never drawn or summarised as if they had been measured here.
     measured = over_seeds(results[(results["source"] != "literature").fillna(True).astype(bool)])
-    models = list(dict.fromkeys([*(str(m["name"]) for m in run["models"]), *values_of(measured, "model")]))
+    read = measured[(measured["condition"] != "configuration").fillna(True).astype(bool)]
+    models = list(dict.fromkeys([*(str(m["name"]) for m in run["models"]), *values_of(read, "model")]))
     directionality = {str(m["name"]): str(m["directionality"]) for m in run["models"]}
     styles = model_styles(models)
-    figures = draw_figures(measured, styles)
+    figures = draw_figures(measured, styles, costs)
+    by_section = {name: [figure for figure in figures if figure.section == name] for name in SECTIONS}
+    probed, costed = probe_table(measured), cost_table(costs)
     css = files("reports").joinpath("templates/report.css").read_text(encoding="utf-8")
     context = {
         "css": _Trusted(css),
@@ -105,16 +109,18 @@ def render(
         "summary": summary_paragraphs(measured, directionality),
         "statements": statement_table(statements(measured, directionality)),
         "rules": RULES,
-        "figures": {
-            section: [figure for figure in figures if figure.section == section]
-            for section in ("directions", "tasks", "attention")
-        },
+        "figures": by_section,
+        "sections": [
+            section
+            for name, section in SECTIONS.items()
+            if by_section[name] or (name == "cost" and costed.rows) or (name == "tasks" and probed.rows)
+        ],
         "without_attention": _without_attention(measured, models),
         "models_table": models_table(run),
         "data_table": data_table(run),
         "splits": [(str(name), integer(count)) for name, count in run["splits"].items()],
-        "probe_table": probe_table(measured),
-        "cost_table": cost_table(costs),
+        "probe_table": probed,
+        "cost_table": costed,
         "layer_tables": layer_tables(measured),
         "downloads": downloads(results, "results") + ([] if costs is None else downloads(costs, "costs")),
         "rows": integer(len(results)),

@@ -14,7 +14,7 @@ ALLOWED = {
     "extractors": {"extractors"},
     "probes": {"extractors", "probes"},
     "analyses": {"extractors", "analyses"},
-    "reports": {"extractors", "reports"},
+    "reports": {"extractors", "probes", "analyses", "reports"},
     "studies": {"extractors", "probes", "analyses", "reports", "studies"},
 }
 
