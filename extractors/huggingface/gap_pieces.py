@@ -44,11 +44,8 @@ class PieceVocabulary:
     @cached_property
     def words(self) -> tuple[str, ...]:
         """The pieces that are words, in the order of their numbers."""
-        backend = self._tokenizer.backend_tokenizer
-        spelt = backend.decode_batch([[number] for number in range(self._size)], skip_special_tokens=False)
         # What a piece spells is a word if the tokenizer makes that piece, and no other, of it.
-        found = [(number, text.strip()) for number, text in enumerate(spelt)]
-        found = [(number, text) for number, text in found if text and "\ufffd" not in text and not _has_space(text)]
+        found = [(number, text) for number, (text, _) in enumerate(self._spellings) if text and not _has_space(text)]
         numbers = self.numbers([text for _, text in found])
         return tuple(text for (number, text), made in zip(found, numbers, strict=True) if made == number)
 
@@ -56,25 +53,33 @@ class PieceVocabulary:
     def continues(self) -> npt.NDArray[np.bool_]:
         """For each piece, shape (size,), whether it carries on the word before it.
 
-        A piece does so if it bears the prefix that the tokenizer's model has for that (WordPiece: ``##``), or, in models without
-        one, if the tokenizer writes it to the piece before it without a space; in either case it must start with a letter, a
-        digit, or a part of a character, since punctuation starts a word of its own.
+        A piece does so if the tokenizer writes it to the piece before it without a space and it starts with a letter, a digit,
+        or a part of a character; punctuation starts a word of its own.
         """
-        backend = self._tokenizer.backend_tokenizer
-        prefix = getattr(backend.model, "continuing_subword_prefix", None)
-        if prefix:
-            tokens = self._tokenizer.convert_ids_to_tokens(list(range(self._size)))
-            added = [token[len(prefix) :][:1] if token.startswith(prefix) else "" for token in tokens]
-        else:
-            anchor = list(self._words(("a", "the"), "the trial sentence").ids[1])
-            lead = len(backend.decode(anchor, skip_special_tokens=False))
-            texts = backend.decode_batch([[*anchor, number] for number in range(self._size)], skip_special_tokens=False)
-            added = [text[lead : lead + 1] for text in texts]
         special = set(self._tokenizer.all_special_ids)
         flags = np.zeros(self.size, dtype=bool)
-        for number, character in enumerate(added):
-            flags[number] = number not in special and (character.isalnum() or character == "\ufffd")
+        for number, (text, glued) in enumerate(self._spellings):
+            flags[number] = glued and number not in special and (text[:1].isalnum() or text[:1] == "\ufffd")
         return flags
+
+    @cached_property
+    def _spellings(self) -> list[tuple[str, bool]]:
+        """What each piece spells, and whether it is written to the piece before it without a space."""
+        backend = self._tokenizer.backend_tokenizer
+        tokens = self._tokenizer.convert_ids_to_tokens(list(range(self._size)))
+        prefix = getattr(backend.model, "continuing_subword_prefix", None)
+        if prefix:  # WordPiece: "##"
+            return [(token.removeprefix(prefix), token.startswith(prefix)) for token in tokens]
+        anchor = list(self._words(("a", "the"), "the trial sentence").ids[1])
+        if backend.decoder is None:
+            # The mark of a space is whatever stands before the first letter of a word.
+            first = tokens[anchor[0]]
+            mark = first[: first.index("t")] if "t" in first else first
+            return [(token.removeprefix(mark), bool(mark) and not token.startswith(mark)) for token in tokens]
+        lead = len(backend.decode(anchor, skip_special_tokens=False))
+        texts = backend.decode_batch([[*anchor, number] for number in range(self._size)], skip_special_tokens=False)
+        added = [text[lead:] for text in texts]
+        return [(text.removeprefix(" "), not text.startswith(" ")) for text in added]
 
 
 def _has_space(text: str) -> bool:

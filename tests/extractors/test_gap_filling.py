@@ -175,6 +175,31 @@ def test_words_are_those_that_are_one_entry(folders: dict[str, Path]) -> None:
     assert "[MASK]" not in gap_filler(load_extractor(folders["bert"])).words()
 
 
+@pytest.mark.parametrize(
+    ("family", "mark"), [("bert", "##"), ("gpt2", "Ġ"), ("qwen2", "Ġ"), ("llama", "▁"), ("albert", "▁")]
+)
+def test_pieces_are_spelt_by_the_tokenizers_own_rules(
+    tiny_folder: Callable[[str], Path], family: str, mark: str
+) -> None:
+    from extractors.huggingface.gap_pieces import PieceVocabulary
+
+    extractor: Any = load_extractor(tiny_folder(family))
+    size = len(extractor.tokenizer)
+    pieces = PieceVocabulary(extractor.tokenizer, extractor._words, size + 3)
+    tokens = extractor.tokenizer.convert_ids_to_tokens(list(range(size)))
+    assert pieces.continues.shape == (size + 3,)
+    assert 0.2 < pieces.continues.mean() < 0.95
+    for token, carries_on in zip(tokens, pieces.continues, strict=False):
+        if carries_on:
+            assert token.startswith(mark) == (mark == "##"), token
+    by_token = dict(zip(tokens, pieces.continues.tolist(), strict=False))
+    assert by_token["##s" if mark == "##" else "s"]
+    assert not by_token["s" if mark == "##" else f"{mark}s"]
+    assert not any(by_token[token] for token in (",", f"{mark},") if token in by_token)
+    assert "s" in pieces.words
+    assert not any(mark in word for word in pieces.words)
+
+
 def test_elmo_is_its_softmax_over_its_own_top_vectors(folders: dict[str, Path]) -> None:
     """By hand from the vectors of the words beside the gap; the boundary words are checked by what they cannot know."""
     from safetensors.numpy import load_file
