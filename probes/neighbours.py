@@ -219,14 +219,15 @@ class NeighbourProbes:
         for layer, part, other in self.statistics:
             if (part, other) == ("whole", name):
                 found = self.interval(layer, part, name)
-                ends = [[getattr(found["neighbour_bits", k], end)[0] for k in offsets] for end in ("low", "high")]
+                bits = [found["neighbour_bits", k] for k in offsets]
+                low, high = [one.low[0] for one in bits], [one.high[0] for one in bits]
                 axes.plot(
                     offsets,
-                    [found["neighbour_bits", k].value[0] for k in offsets],
+                    [one.value[0] for one in bits],
                     marker="o",
                     label=f"layer {layer}",
                 )
-                axes.fill_between(offsets, *ends, alpha=0.15)
+                axes.fill_between(offsets, low, high, alpha=0.15)
         axes.set(xlabel="offset in words", ylabel=f"bits about {name}", title=self.info.name, xticks=offsets)
         axes.legend()
         return figure
@@ -523,7 +524,8 @@ def _extracted(
     parts = extractor.info.parts
 
     def vectors(layer: int, part: str, split: str) -> npt.NDArray[Any]:
-        return matrices[split][layers.index(layer)][:, parts[part]]
+        found: npt.NDArray[Any] = matrices[split][layers.index(layer)][:, parts[part]]
+        return found
 
     return vectors
 

@@ -156,7 +156,8 @@ class _Network:
         return cls(inner, outer)
 
     def hidden(self, features: Singles) -> Singles:
-        return np.maximum(features @ self.weights[0][:-1] + self.weights[0][-1], 0)
+        units: Singles = np.maximum(features @ self.weights[0][:-1] + self.weights[0][-1], 0)
+        return units
 
     def scores(self, features: Singles) -> Singles:
         scores: Singles = self.hidden(features) @ self.weights[1][:-1] + self.weights[1][-1]

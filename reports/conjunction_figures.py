@@ -30,7 +30,7 @@ def conjunction_figures(results: pd.DataFrame, styles: Mapping[str, Style], firs
     rows = rows[rows["layer"].notna()]
     for index, (part, _, varying) in enumerate(facets(rows, "data", "pooling")):
         shown, over = _joined_types(part)
-        panels = []
+        panels: list[Panel] = []
         top = 1.08 * max([0.1, *(float(x) for x in shown["high"].dropna())])
         bottom = min([-0.05, *(float(x) - 0.03 for x in shown["value"].dropna())])
         for model, style in styles.items():

@@ -23,7 +23,7 @@ def neighbour_figures(results: pd.DataFrame, styles: Mapping[str, Style], first:
     rows = results[results["measure"].fillna("").str.startswith("neighbour_") & results["layer"].notna()]
     for index, (part, key, varying) in enumerate(facets(rows, "task", "data", "pooling")):
         limits = _limits(part)
-        panels = []
+        panels: list[Panel] = []
         for model, style in styles.items():
             lines, static = _lines(pick(part, model=model, measure="neighbour_bits"))
             if lines:
