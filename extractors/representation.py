@@ -82,7 +82,8 @@ class Alignment:
     word_pieces: tuple[tuple[int, ...], ...]
     """For each word the positions of its pieces in `pieces`; never empty."""
     replaced: tuple[int, ...] = ()
-    """Words (0-based) that the tokenizer maps to nothing (control characters, say) and that stand as its unknown token."""
+    """Words (0-based) that stand as the unknown token, because the tokenizer maps them to nothing (control characters, say) or to
+    more pieces than the model reads (a line of asterisks)."""
 
 
 @dataclass(frozen=True)

@@ -286,8 +286,8 @@ class _Study:
                     raise type(error)(f"{self._sentences[done].where}: {error} ({extractor.info.name})") from error
             if replaced:
                 self._note(
-                    f"{extractor.info.name} has no pieces for {replaced} words (control characters and the like); "
-                    "they stand as its unknown token"
+                    f"{replaced} words stand as the unknown token of {extractor.info.name}, which has no pieces for them (control "
+                    "characters) or more than it reads at once"
                 )
 
     def _run_model(
@@ -442,6 +442,8 @@ class _Study:
             )
             if compared is not None:
                 frames.append((compared, tidy([])))
+        if "cost" in analyses:
+            frames.append((self._measurements.published_costs(), tidy([])))
         return frames
 
     def _context(self, extractor: Extractor) -> dict[str, Any]:

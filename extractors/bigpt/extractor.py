@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from extractors.base import Extractor, Prepared, Window, WindowOutput
 from extractors.bigpt.config import DIRECTIONS, BigptConfig
-from extractors.foundation.errors import AlignmentError, ModelError
+from extractors.foundation.errors import ModelError
 from extractors.huggingface.alignment import WordTokenizer, divide_into_windows
 from extractors.huggingface.attention import output_factors, value_norms
 from extractors.huggingface.reduction import PLAIN, batch_word_maps
@@ -74,15 +74,9 @@ class BigptExtractor(Extractor):
         return None
 
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
-        sentence = self._words(words, where)
-        lengths = [len(ids) for ids in sentence.ids]
         capacity = self.config.n_positions - 1
-        longest = max(range(len(lengths)), key=lengths.__getitem__)
-        if lengths[longest] > capacity:
-            raise AlignmentError(
-                f"{where}: word {longest + 1} ({words[longest][:40]!r}) has {lengths[longest]} pieces, but "
-                f"{self.info.name} reads at most {capacity}; shorten or remove the word, together with its label"
-            )
+        sentence = self._words(words, where, capacity)
+        lengths = [len(ids) for ids in sentence.ids]
         windows = []
         for span in divide_into_windows(lengths, capacity, overlap=self.overlap):
             ids = [piece for word in sentence.ids[span.start : span.stop] for piece in word]

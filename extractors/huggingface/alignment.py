@@ -52,7 +52,7 @@ class WordTokenizer:
         self._edges = self._tokens_of(self.prefix), self._tokens_of(self.suffix)
         self._space = " " if self._space_belongs_to_words() else ""
 
-    def __call__(self, words: Sequence[str], where: str) -> WordPieces:
+    def __call__(self, words: Sequence[str], where: str, longest: int | None = None) -> WordPieces:
         """Tokenise a sentence.
 
         Parameters
@@ -61,16 +61,19 @@ class WordTokenizer:
             Words, none of them empty.
         where : str
             How an error calls the sentence.
+        longest : int, optional
+            Pieces at most that the model reads in one go.
 
         Returns
         -------
         WordPieces
-            At least one piece for every word: a word that the tokenizer maps to nothing is its unknown token.
+            At least one piece for every word, at most `longest`: a word that the tokenizer maps to nothing, or to more than
+            the model reads (a line of asterisks, say), is its unknown token.
 
         Raises
         ------
         AlignmentError
-            If a word maps to nothing and there is no unknown token, or a word is not valid Unicode.
+            If there is no unknown token for such a word, or a word is not valid Unicode.
         """
         ids: list[list[int]] = [[] for _ in words]
         tokens: list[list[str]] = [[] for _ in words]
@@ -82,12 +85,16 @@ class WordTokenizer:
             for position, word in enumerate(words):
                 if word == MASK_WORD:
                     ids[position], tokens[position] = [self._mask], list(self._tokens_of([self._mask]))
-        replaced = tuple(position for position, pieces in enumerate(ids) if not pieces)
+        most = max(map(len, ids), default=0) if longest is None else longest
+        replaced = tuple(position for position, pieces in enumerate(ids) if not 0 < len(pieces) <= most)
         for position in replaced:
             if self._unknown is None:
+                number = len(ids[position])
                 raise AlignmentError(
-                    f"{where}: word {position + 1} ({words[position]!r}) has no pieces and the tokenizer has no unknown "
-                    "token to stand for it; remove the word from the input, together with its label"
+                    f"{where}: word {position + 1} ({words[position][:40]!r}) has "
+                    + (f"{number} pieces, the model reads at most {most}," if number else "no pieces")
+                    + " and the tokenizer has no unknown token to stand for it; remove the word from the input, together with "
+                    "its label"
                 )
             ids[position] = [self._unknown]
             tokens[position] = [self._tokenizer.convert_ids_to_tokens(self._unknown)]

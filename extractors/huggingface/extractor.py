@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extractors.base import Extractor, Prepared, Window, WindowOutput
-from extractors.foundation.errors import AlignmentError, ModelError
+from extractors.foundation.errors import ModelError
 from extractors.huggingface.alignment import WordTokenizer, divide_into_windows
 from extractors.huggingface.network import Network
 from extractors.huggingface.reduction import PLAIN, batch_word_maps
@@ -108,17 +108,11 @@ class HuggingFaceExtractor(Extractor):
         return other
 
     def _prepare(self, words: tuple[str, ...], where: str) -> Prepared:
-        sentence = self._words(words, where)
-        lengths = [len(ids) for ids in sentence.ids]
         around = len(self._words.prefix) + len(self._words.suffix)
-        limit = self.info.max_pieces
-        capacity = sum(lengths) if limit is None else limit - around
-        longest = max(range(len(lengths)), key=lengths.__getitem__)
-        if lengths[longest] > capacity:
-            raise AlignmentError(
-                f"{where}: word {longest + 1} ({words[longest][:40]!r}) has {lengths[longest]} pieces, but "
-                f"{self.info.name} reads at most {capacity}; shorten or remove the word, together with its label"
-            )
+        limit = None if self.info.max_pieces is None else self.info.max_pieces - around
+        sentence = self._words(words, where, limit)
+        lengths = [len(ids) for ids in sentence.ids]
+        capacity = sum(lengths) if limit is None else limit
         if max(map(max, sentence.ids)) >= self._network.vocabulary:
             raise ModelError(
                 f"{where}: the tokenizer of {self.info.name} gives piece {max(map(max, sentence.ids))}, but the model has "

@@ -12,7 +12,7 @@ import pytest
 
 from extractors import load_extractor
 from extractors.bigpt import BigptConfig
-from extractors.foundation.errors import AlignmentError, ModelError
+from extractors.foundation.errors import ModelError
 
 SENTENCES = [
     ["fox"],
@@ -111,15 +111,18 @@ def test_the_last_layer_is_each_towers_own_norm(folder: Path) -> None:
         np.testing.assert_allclose(half.std(axis=1), 1, atol=1e-2)
 
 
-def test_long_sentences_are_read_in_windows_and_long_words_refused(folder: Path) -> None:
+def test_long_sentences_are_read_in_windows_and_endless_words_stand_as_unknown(folder: Path) -> None:
     extractor = load_extractor(folder)
     long = SENTENCES[1] * 5
     item = next(iter(extractor.extract([long])))
     assert item.windows > 1
     assert item.hidden.shape == (4, len(long), 24)
     assert np.isfinite(item.hidden).all()
-    with pytest.raises(AlignmentError, match=r"word 2 .* reads at most 23"):
-        list(extractor.extract([["the", "oloa" * 20]]))
+    endless, unknown = (next(iter(extractor.extract([["the", word, "oloa"]]))) for word in ("oloa" * 20, "\u2603"))
+    assert endless.alignment is not None
+    assert endless.alignment.replaced == (1,)
+    assert len(endless.alignment.word_pieces[1]) == 1
+    np.testing.assert_array_equal(endless.hidden, unknown.hidden)
 
 
 def slow_tower(extractor: Any, ids: list[int], direction: str) -> tuple[np.ndarray, np.ndarray]:
