@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from analyses.factorial import (
 )
 from extractors.foundation.bootstrap import Interval
 from extractors.foundation.errors import UsageError
-from extractors.representation import ModelInfo
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,12 +219,24 @@ def mixing_onset(
     return None
 
 
-def two_by_two(infos: Sequence[ModelInfo]) -> dict[Cell, int] | None:
+class Described(Protocol):
+    """What decides the cell of a model."""
+
+    @property
+    def family(self) -> str:
+        """As in `ModelInfo`."""
+
+    @property
+    def directionality(self) -> str:
+        """As in `ModelInfo`."""
+
+
+def two_by_two(infos: Sequence[Described]) -> dict[Cell, int] | None:
     """Arrange models in the 2 x 2, by family and directionality.
 
     Parameters
     ----------
-    infos : sequence of ModelInfo
+    infos : sequence of ModelInfo, or of anything with its `family` and `directionality`
         The models of one run.
 
     Returns

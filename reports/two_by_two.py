@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from analyses.factorial import ARCHITECTURES, CELLS, DIRECTIONALITIES, EFFECTS, Cell
@@ -61,7 +60,7 @@ def two_by_two(results: pd.DataFrame, run: Mapping[str, Any]) -> TwoByTwo | None
         None unless the run has exactly one model in each cell and their interaction shares.
     """
     trained = [model for model in run["models"] if model["weights"] == "trained" and model.get("family")]
-    places = cells_of([SimpleNamespace(**model) for model in trained])
+    places = cells_of([_Kind(str(model["family"]), str(model["directionality"])) for model in trained])
     if places is None:
         return None
     models = {cell: str(trained[places[cell]]["name"]) for cell in CELLS}
@@ -74,6 +73,12 @@ def two_by_two(results: pd.DataFrame, run: Mapping[str, Any]) -> TwoByTwo | None
         tops[cell] = top
     lines = {cell: _lines(results, models[cell], tops[cell]) for cell in CELLS}
     return TwoByTwo(models, lines, _effects_table(results), _sentences(results, models, tops))
+
+
+@dataclass(frozen=True)
+class _Kind:
+    family: str
+    directionality: str
 
 
 @dataclass(frozen=True)

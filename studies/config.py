@@ -38,15 +38,19 @@ class DirectionShareSettings(_Section):
     """Left parts and right parts per target (K of the K x K grid); None: the largest that the corpus allows."""
     targets: Annotated[int, Field(ge=2, le=10_000)] = 40
     """Target words at most."""
+    natural: Count = 200
+    """Sentences of the data that give the corpus mean and the standard deviations."""
+    lengths: tuple[Annotated[int, Field(ge=1, le=64)], ...] = ()
+    """Also measure with so many words on each side, on 4 x 4 grids, beside `side`."""
 
 
 class AttentionSettings(_Section):
     """Size of the attention analyses."""
 
-    sentences: Count | None = 500
+    sentences: Count | None = 200
     """Sentences at most, drawn by the seed; None: all."""
-    variants: tuple[Literal["plain", "rollout", "norm-weighted"], ...] = ("plain", "rollout", "norm-weighted")
-    """What is taken for the attention of a head; see `analyses.attention_distance`."""
+    variants: tuple[Literal["rollout", "norm-weighted"], ...] = ("rollout", "norm-weighted")
+    """What is measured besides plain attention; see `analyses.attention_distance`."""
 
 
 class ContextReachSettings(_Section):
@@ -56,11 +60,11 @@ class ContextReachSettings(_Section):
     """Target words at most."""
     estimators: tuple[Literal["substitution", "gradient"], ...] | None = None
     """Estimators; None: all that the model allows."""
-    bases: Count = 4
+    bases: Count = 2
     """Contexts per target in which words are replaced."""
-    draws: Count = 2
+    draws: Count = 1
     """Substitutes per word."""
-    projections: Count = 8
+    projections: Count = 2
     """Random projections per context and layer, for gradients."""
 
 
@@ -74,10 +78,13 @@ class MaskShiftSettings(_Section):
 class ClozeSettings(_Section):
     """Size of the cloze test; see `analyses.cloze`."""
 
-    targets: Count = 1000
+    targets: Count = 800
     """Gaps at most that are scored."""
-    tuning_targets: Count = 500
+    tuning_targets: Count = 300
     """Gaps at most to tune on."""
+    exact_ends: Count | None = 8
+    """For how many candidates, the likeliest by their piece, a left-to-right model over word pieces is asked in the context whether
+    the word ends; None: for all."""
 
 
 class CostSettings(_Section):
@@ -85,10 +92,14 @@ class CostSettings(_Section):
 
     lengths: tuple[Count, ...] = (8, 32, 128, 512)
     """Words of a sentence."""
-    batch_sizes: tuple[Count, ...] = (1, 8)
+    batch_sizes: tuple[Count, ...] = (4,)
     """Sentences read at once."""
     repeats: Annotated[int, Field(ge=2)] = 3
     """Timed passes over all lengths."""
+    memory_words: Count = 128
+    """Memory is traced for batches of at most so many words."""
+    edits: Count = 16
+    """Sentences that are edited to see which states survive."""
 
 
 class NeighbourProbeSettings(_Section):
@@ -98,9 +109,9 @@ class NeighbourProbeSettings(_Section):
     """Columns of labels, or ``word``."""
     reach: Annotated[int, Field(ge=1, le=32)] = 3
     """Offsets from -reach to +reach."""
-    penalties: tuple[Annotated[float, Field(gt=0)], ...] = (0.01,)
+    penalties: tuple[Annotated[float, Field(gt=0)], ...] = (1.0, 0.1, 0.01)
     """Penalties of the probe to choose from."""
-    train_words: Count | None = 3000
+    train_words: Count | None = 2000
     """Training pairs at most for each offset and property; None: all."""
     control: bool = False
     """Also run the control task."""
@@ -109,11 +120,11 @@ class NeighbourProbeSettings(_Section):
 class ConjunctionProbeSettings(_Section):
     """Size of the conjunction probe; see `probes.conjunction_probe`."""
 
-    train_items: Count = 100
+    train_items: Count = 64
     """Items of four sentences to train on, for each type of cue."""
-    dev_items: Count = 40
+    dev_items: Count = 24
     """Items to choose the penalty on."""
-    test_items: Count = 100
+    test_items: Count = 48
     """Items to score."""
     mlp_layers: str | None = "last"
     """Layers that the perceptron reads too, as for ``layer``; None: none."""
@@ -124,7 +135,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "quick": {
         "control": False,
         "resamples": 500,
-        "direction_shares": {"grid": 6, "targets": 20},
+        "direction_shares": {"grid": 6, "targets": 20, "natural": 100},
     },
 }
 """Settings that go together; what is given explicitly wins over them."""

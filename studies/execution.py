@@ -225,11 +225,12 @@ class _Study:
         if wanted is None and not (labelled and (config.analysis is None or probing)):
             return []
         self._splits = {seed: self._split(seed) for seed in config.seed}
-        names = default_tasks(self._split_sentences(config.seed[0])) if wanted is None else dict.fromkeys(wanted)
+        defaults = default_tasks(self._split_sentences(config.seed[0])) if wanted is None else ()
+        names = list(defaults if wanted is None else dict.fromkeys(wanted))
         if wanted is None and config.analysis is not None:
             return []
         if wanted is None and config.preset == "quick":
-            names = list(names)[:1]
+            names = names[:1]
         kept = []
         for name in names:
             try:

@@ -141,25 +141,32 @@ class Measurements:
         return [words[index] for index in drawn]
 
     def _direction_shares(self, extractor: Extractor, seed: int, keep: Path) -> Measured | None:
-        from analyses import direction_shares, natural_statistics, resample_contexts
-        from analyses.share_files import save_shares
+        from analyses import (
+            direction_shares,
+            narrow_contexts,
+            natural_statistics,
+            resample_contexts,
+            shares_by_length,
+            shorten_contexts,
+        )
 
         contexts = self.contexts(seed)
         if contexts is None:
             return None
-        layers, pooling = self.config.layer, self.config.pooling
+        settings, layers, pooling = self.config.direction_shares, self.config.layer, self.config.pooling
         common = {**self._common(seed), "layers": layers, "pooling": pooling, "data": self.data}
         natural = natural_statistics(
             extractor,
             self.words,
             layers=layers,
             pooling=pooling,
+            natural=settings.natural,
             batch_size=self.config.batch_size,
             seed=seed,
             progress=self.progress,
         )
         frames = []
-        for mode in self.config.direction_shares.modes:
+        for mode in settings.modes:
             chosen = contexts
             if mode == "resampled":
                 chosen = resample_contexts(self.models_for("direction_shares"), self.words, contexts, seed=seed)
@@ -167,10 +174,18 @@ class Measurements:
                 chosen = self._natural_contexts(seed)
             found = direction_shares(extractor, self.words, contexts=chosen, mode=mode, statistics=natural, **common)
             if mode == "crossed":
-                save_shares(found, keep)
+                found.save(keep)
             for note in found.notes:
                 self.note(f"direction shares of {extractor.info.name}: {note}")
             frames.append(found.to_frame())
+        if settings.lengths:
+            usable = self.models_for("direction_shares")
+            small = narrow_contexts(contexts, min(4, contexts.grid))
+            shorter = [shorten_contexts(usable, small, side) for side in settings.lengths if side < contexts.side]
+            by_length = shares_by_length(
+                extractor, self.words, contexts=[*shorter, small], statistics=natural, **common
+            )
+            frames.append(by_length.to_frame())
         return Measured(_joined(frames))
 
     def models_for(self, name: str) -> list[Extractor]:
@@ -249,7 +264,7 @@ class Measurements:
             extractor,
             self._drawn(settings.sentences, seed, "attention"),
             layers=self.config.layer,
-            variants=("plain",) if untrained else settings.variants,
+            variants=() if untrained else settings.variants,
             data=self.data,
             **self._common(seed),
         )
@@ -307,6 +322,8 @@ class Measurements:
             lengths=settings.lengths,
             batch_sizes=settings.batch_sizes,
             repeats=settings.repeats,
+            memory_words=settings.memory_words,
+            edit_sentences=settings.edits,
             resamples=self.config.resamples,
             seed=seed,
             data=self.data,
@@ -370,7 +387,7 @@ class Measurements:
         fillers: list[GapFiller] = []
         for model in self.models_for("cloze"):
             try:
-                fillers.append(gap_filler(model))
+                fillers.append(gap_filler(model, exact_ends=settings.exact_ends))
             except UsageError as error:
                 self.note(f"cloze is left out for {model.info.name}: {error}")
         if not fillers:
@@ -402,6 +419,12 @@ class Measurements:
         if all(str(model.info.source).startswith(str(BUNDLED_MODELS)) for model in self.models):
             return bundled_word_counts()
         return None
+
+    def published_costs(self) -> pd.DataFrame:
+        """Sizes and operations of the published models of the story, from their configurations."""
+        from analyses import published_costs
+
+        return _joined([cost.to_frame() for cost in published_costs(lengths=self.config.cost.lengths)])
 
     def compare(self, shares: Sequence[Path], parities: Mapping[int, Path], seed: int) -> pd.DataFrame | None:
         """Gaps between models and effects in the 2 x 2, from what the units of single models have kept.
