@@ -15,6 +15,8 @@ from extractors.native import model_type_of
 
 _NATIVE = {"janus-bilstm-mlm": "bilstm_mlm", "janus-bigpt": "bigpt"}
 """``model_type`` of this project's own folders -> the package that loads it."""
+BUNDLED_MODELS = Path(__file__).parent / "bundled"
+"""Holds a folder for each model that comes with the project, with its card, and the evidence from training."""
 _ELMO_URL = "https://allennlp.s3.amazonaws.com/models/elmo"
 
 
@@ -25,7 +27,8 @@ class KnownModel:
     name: str
     description: str
     kind: str
-    """``elmo`` (official files, downloaded) or ``package`` (a folder inside an installed Python package)."""
+    """``bundled`` (a folder of `BUNDLED_MODELS`), ``elmo`` (official files, downloaded) or ``package`` (a folder inside
+    another installed Python package)."""
     urls: tuple[str, ...] = ()
     """For ``elmo``: the options file and the weight file."""
     size: int | None = None
@@ -45,6 +48,26 @@ def _elmo(name: str, description: str, folder: str, stem: str, size: int | None 
 KNOWN_MODELS: dict[str, KnownModel] = {
     model.name: model
     for model in (
+        KnownModel(
+            "elmo-mini",
+            "LSTM, shallow: the official ELMo at a small size, 3.5M parameters",
+            "bundled",
+        ),
+        KnownModel(
+            "bilstm-mlm-mini",
+            "LSTM, deep: a stacked bidirectional LSTM trained as a masked language model, 3.6M parameters",
+            "bundled",
+        ),
+        KnownModel(
+            "bigpt-mini",
+            "Transformer, shallow: a left-to-right and a right-to-left GPT, concatenated, 3.4M parameters",
+            "bundled",
+        ),
+        KnownModel(
+            "bert-mini",
+            "Transformer, deep: BERT at a small size, 3.9M parameters",
+            "bundled",
+        ),
         _elmo(
             "elmo-small",
             "ELMo, 13.6M parameters",
@@ -83,6 +106,20 @@ KNOWN_MODELS: dict[str, KnownModel] = {
 """Registered names. Any folder or Hugging Face id works besides."""
 
 
+def bundled_word_counts() -> dict[str, float]:
+    """How often each frequent word occurs in the text that the bundled models were trained on.
+
+    Returns
+    -------
+    dict
+        Word -> count, for the output vocabulary of the bundled models over words.
+    """
+    folder = BUNDLED_MODELS / "elmo-mini"
+    words = (folder / "vocabulary.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    counts = (folder / "counts.txt").read_text(encoding="utf-8").split()
+    return {word: float(count) for word, count in zip(words, counts, strict=True)}
+
+
 def load_extractor(
     model: str | Path,
     *,
@@ -102,7 +139,7 @@ def load_extractor(
     Parameters
     ----------
     model : str or Path
-        A registered name (``elmo-original``, ``minilm-l6``; see `KNOWN_MODELS`); a folder with ``options.json`` and one
+        A registered name (``bert-mini``, ``elmo-original``; see `KNOWN_MODELS`); a folder with ``options.json`` and one
         ``*.hdf5`` weight file (ELMo's official format); an ELMo weight file, with `options_file` or with its options
         file beside it; an HDF5 file of stored vectors (see `extractors.layer_files`); a folder written by ``probe
         train``; a Hugging Face folder; or a Hugging Face id.
@@ -146,6 +183,8 @@ def load_extractor(
     path = Path(os.path.expanduser(model))
     _refuse_unreadable(path)
     known = KNOWN_MODELS.get(name)
+    if known is not None and known.kind == "bundled":
+        path = BUNDLED_MODELS / known.name
     if known is not None and known.kind == "elmo":
         from extractors.download import fetch_elmo
         from extractors.elmo import load_elmo
@@ -174,7 +213,7 @@ def load_extractor(
     from extractors.huggingface import load_huggingface
 
     note = ""
-    if known is not None:
+    if known is not None and known.kind == "package":
         path, note = _package_folder(known), known.note
     elif _looks_like_path(name) and not path.exists():
         raise ModelError(

@@ -240,7 +240,7 @@ class PenaltyPath:
     penalties: tuple[float, ...]
     """The penalties tried, strongest first."""
     dev_cross_entropy: tuple[float, ...]
-    """Their cross-entropy on the development set, in nats per item with a known label."""
+    """Their cross-entropy on the development set, in nats per item with a known label; of those not chosen roughly."""
 
 
 def fit_path(
@@ -252,11 +252,13 @@ def fit_path(
     penalties: Sequence[float] = PENALTIES,
     standardize: bool = True,
     tol: float = 1e-6,
+    rough: float = 1e-3,
     max_iter: int = 1000,
 ) -> PenaltyPath:
     """Choose the penalty on a development set, from strong to weak, each fit starting from the one before.
 
-    The path ends as soon as the development cross-entropy gets worse: along the path it falls and then rises.
+    The path ends as soon as the development cross-entropy gets worse: along the path it falls and then rises. Choosing needs
+    no exact optima: each fit goes within `rough` of its own, and only that of the chosen penalty goes on to `tol`.
 
     Parameters
     ----------
@@ -271,6 +273,8 @@ def fit_path(
         In any order; sorted to run from strong to weak.
     standardize, tol, max_iter
         See `LinearProbe`.
+    rough : float
+        As `tol`, for the choice of the penalty.
 
     Returns
     -------
@@ -300,19 +304,23 @@ def fit_path(
             "the penalty cannot be chosen: check that both splits carry the same labels"
         )
     features = np.asarray(X_dev)[known]
-    best: LinearProbe | None = None
-    start: _Solution | None = None
-    losses: list[float] = []
+    codes = codes.astype(np.int64)
     ordered = sorted(set(penalties), reverse=True)
-    for penalty in ordered:
-        probe = LinearProbe(penalty, standardize=standardize, tol=tol, max_iter=max_iter)
-        start = probe._fit_design(design, classes, codes.astype(np.int64), start)
+    first_tol = max(rough, tol) if len(ordered) > 1 else tol
+    best, solutions, losses = 0, list[_Solution](), list[float]()
+    for place, penalty in enumerate(ordered):
+        probe = LinearProbe(penalty, standardize=standardize, tol=first_tol, max_iter=max_iter)
+        solutions.append(probe._fit_design(design, classes, codes, solutions[-1] if solutions else None))
         losses.append(float(-probe.predict_log_proba(features)[np.arange(len(gold)), gold].mean()))
-        if best is not None and losses[-1] >= min(losses[:-1]):
+        if losses[-1] < losses[best]:
+            best = place
+        elif place > 0:
             break
-        best = probe
-    assert best is not None
-    return PenaltyPath(best, tuple(ordered[: len(losses)]), tuple(losses))
+    if len(ordered) > 1:
+        probe = LinearProbe(ordered[best], standardize=standardize, tol=tol, max_iter=max_iter)
+        probe._fit_design(design, classes, codes, solutions[best])
+        losses[best] = float(-probe.predict_log_proba(features)[np.arange(len(gold)), gold].mean())
+    return PenaltyPath(probe, tuple(ordered[: len(losses)]), tuple(losses))
 
 
 def known_codes(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> tuple[npt.NDArray[np.bool_], Codes]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from extractors.foundation.errors import UsageError
 
-DEFAULT_MODELS = ("minilm-l6",)
+DEFAULT_MODELS = ("elmo-mini", "bilstm-mlm-mini", "bigpt-mini", "bert-mini")
 """What ``probe run`` reads without ``--model``."""
 
 SAMPLE_CORPUS = Path(__file__).parent / "data" / "sample.conllu"
@@ -25,6 +25,7 @@ class _Section(BaseModel):
 
 
 Count = Annotated[int, Field(ge=1)]
+CueType = Literal["agreement", "sense", "polarity", "coreference"]
 
 
 class DirectionShareSettings(_Section):
@@ -120,6 +121,10 @@ class NeighbourProbeSettings(_Section):
 class ConjunctionProbeSettings(_Section):
     """Size of the conjunction probe; see `probes.conjunction_probe`."""
 
+    cue_types: tuple[CueType, ...] = ("agreement", "sense", "polarity", "coreference")
+    """Types of cue."""
+    untrained_cue_types: tuple[CueType, ...] = ("agreement", "polarity")
+    """Types of cue for untrained copies, which are there as a baseline."""
     train_items: Count = 64
     """Items of four sentences to train on, for each type of cue."""
     dev_items: Count = 24

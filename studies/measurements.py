@@ -364,6 +364,7 @@ class Measurements:
         untrained = extractor.info.weights == "untrained"
         found = conjunction_probe(
             extractor,
+            cue_types=settings.untrained_cue_types if untrained else settings.cue_types,
             train_items=settings.train_items,
             dev_items=settings.dev_items,
             test_items=settings.test_items,

@@ -89,12 +89,15 @@ class WordTokenizer:
         replaced = tuple(position for position, pieces in enumerate(ids) if not 0 < len(pieces) <= most)
         for position in replaced:
             if self._unknown is None:
-                number = len(ids[position])
+                word = f"{where}: word {position + 1} ({words[position][:40]!r})"
+                if not ids[position]:
+                    raise AlignmentError(
+                        f"{word} has no pieces and the tokenizer has no unknown token to stand for it; remove the word from the "
+                        "input, together with its label"
+                    )
                 raise AlignmentError(
-                    f"{where}: word {position + 1} ({words[position][:40]!r}) has "
-                    + (f"{number} pieces, the model reads at most {most}," if number else "no pieces")
-                    + " and the tokenizer has no unknown token to stand for it; remove the word from the input, together with "
-                    "its label"
+                    f"{word} has {len(ids[position])} pieces, the model reads at most {most}, and the tokenizer has no unknown token "
+                    "to stand for it; shorten or remove the word, together with its label"
                 )
             ids[position] = [self._unknown]
             tokens[position] = [self._tokenizer.convert_ids_to_tokens(self._unknown)]
