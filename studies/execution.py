@@ -444,7 +444,7 @@ class _Study:
             )
             if compared is not None:
                 frames.append((compared, tidy([])))
-        if "cost" in analyses:
+        if "cost" in analyses and not self._config.data:  # beside the bundled models, which are small, for scale
             frames.append((self._measurements.published_costs(), tidy([])))
         return frames
 

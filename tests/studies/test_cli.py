@@ -310,16 +310,28 @@ def test_a_reader_that_goes_away_is_no_fault() -> None:
     assert done.stderr == ""
 
 
-def test_without_data_the_bundled_contexts_are_measured(tmp_path: Path) -> None:
-    """The real 6-layer BERT: forty targets, both word classes, and interaction at the top."""
+def test_the_quick_run_of_the_four_models(tmp_path: Path) -> None:
+    """Without models and data: the 2 x 2 on the bundled set, one task and the direction shares, and a page that opens with it."""
     import pandas as pd
 
     out = tmp_path / "run"
-    assert probe("run", "--analysis", "direction_shares", "--no-untrained", "--layer", "0,last", "-q", "-o", out) == 0
+    assert probe("run", "--preset", "quick", "-q", "-o", out) == 0
     results = pd.read_parquet(out / "results.parquet")
-    top = results.query("measure == 'direction_share_interaction' and condition == 'crossed' and layer == 6").iloc[0]
-    assert top["n"] == 40
-    assert top["low"] > 0.1
+    shares = results.query("measure == 'direction_share_interaction' and condition == 'crossed' and part == 'whole'")
+    top = shares.query("weights == 'trained'").groupby("model")[["layer", "value", "low", "high", "n"]].last()
+    assert set(top.index) == {"elmo-mini", "bilstm-mlm-mini", "bigpt-mini", "bert-mini"}
+    assert (top["n"] == 20).all()
+    for shallow in ("elmo-mini", "bigpt-mini"):
+        assert abs(top.loc[shallow, "low"]) < 1e-10 > abs(top.loc[shallow, "high"])
+    copies = shares.query("weights == 'untrained'").groupby("model")["high"].last()
+    assert top.loc["bert-mini", "low"] > max(0.01, copies["bert-mini"])
     assert results.query("measure == 'direction_share_left' and layer == 0")["value"].isna().all()
+    effects = results.query(
+        "measure == 'main_effect_directionality' and condition == 'crossed' and weights == 'trained'"
+    )
+    assert effects.iloc[0]["low"] > 0
+    assert set(results["task"].dropna()) >= {"upos"}
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Top layer of four matched models" in page
     notes = json.loads((out / "run.json").read_text())["notes"]
     assert any("contexts written for the purpose" in note for note in notes)
