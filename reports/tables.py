@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from extractors.foundation.errors import DataError
 from extractors.foundation.results import COLUMNS
 
@@ -130,15 +132,18 @@ def over_seeds(frame: pd.DataFrame) -> pd.DataFrame:
 
 def pick(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
     """Rows whose columns equal the given values; None asks for a missing value, a list for any of its members."""
+    keep = np.ones(len(frame), dtype=np.bool_)
     for column, value in wanted.items():
+        # One selection at the end: taking rows costs far more than comparing.
+        values = frame[column]
         if value is None:
-            keep = frame[column].isna()
+            found = values.isna()
         elif isinstance(value, list | tuple):
-            keep = frame[column].isin(list(value))
+            found = values.isin(list(value))
         else:
-            keep = (frame[column] == value).fillna(False)
-        frame = frame[keep.to_numpy(dtype=bool)]
-    return frame
+            found = (values == value).fillna(False)
+        keep &= found.to_numpy(dtype=np.bool_)
+    return frame[keep]
 
 
 def values_of(frame: pd.DataFrame, column: str) -> list[Any]:
