@@ -110,6 +110,7 @@ def evaluate_layers(
     data: str,
     seed: int = 0,
     control: bool = True,
+    control_parts: Sequence[str] | None = None,
     baselines: bool = True,
     penalties: Sequence[float] | None = None,
     test_units: npt.NDArray[np.int64] | None = None,
@@ -144,6 +145,8 @@ def evaluate_layers(
         Seed of control labels and resampling.
     control, baselines : bool
         Whether to run the control task, and to score the baselines.
+    control_parts : sequence of str, optional
+        Parts that the control task is run for; default: all of `parts`.
     penalties : sequence of float, optional
         Penalties to choose from; without it `probes.linear.PENALTIES`, 1 down to 1e-5.
     test_units : int array of shape (test sentences,), optional
@@ -187,7 +190,8 @@ def evaluate_layers(
         for layer in layers:
             for part in parts:
                 vectors = _Vectors.of(task, features, layer, part, model.name)
-                found += _probe_layer(vectors, real, fake if control else None, task, units, penalties, resampling)
+                controlled = control and (control_parts is None or part in control_parts)
+                found += _probe_layer(vectors, real, fake if controlled else None, task, units, penalties, resampling)
                 running.advance()
     return ProbeResult(model, task.name, data, pooling, seed, tuple(found))
 

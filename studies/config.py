@@ -125,11 +125,11 @@ class ConjunctionProbeSettings(_Section):
     """Types of cue."""
     untrained_cue_types: tuple[CueType, ...] = ("agreement", "polarity")
     """Types of cue for untrained copies, which are there as a baseline."""
-    train_items: Count = 64
+    train_items: Count = 48
     """Items of four sentences to train on, for each type of cue."""
-    dev_items: Count = 24
+    dev_items: Count = 16
     """Items to choose the penalty on."""
-    test_items: Count = 48
+    test_items: Count = 40
     """Items to score."""
     mlp_layers: str | None = "last"
     """Layers that the perceptron reads too, as for ``layer``; None: none."""

@@ -389,6 +389,7 @@ class _Study:
             data=self._data,
             seed=unit.seed,
             control=self._config.control and not unit.untrained,
+            control_parts=("whole",),
             baselines=not unit.untrained,
             resamples=self._config.resamples,
             progress=self._progress,
