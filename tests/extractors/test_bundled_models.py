@@ -103,7 +103,8 @@ def test_in_the_shallow_models_no_side_reaches_the_other_half(bundled: Callable[
     (other,) = extractor.extract([[*sentence[:5], "wept", *sentence[6:]]])
     forward, backward = extractor.info.parts["forward"], extractor.info.parts["backward"]
     for layer in extractor.info.layers[1:]:
-        assert np.array_equal(base.hidden[layer][4, forward], other.hidden[layer][4, forward])
+        # Another word may have another number of pieces, and matrices of another shape add in another order.
+        np.testing.assert_allclose(base.hidden[layer][4, forward], other.hidden[layer][4, forward], atol=1e-12)
         assert not np.allclose(base.hidden[layer][4, backward], other.hidden[layer][4, backward])
         assert not np.allclose(base.hidden[layer][6, forward], other.hidden[layer][6, forward])
 

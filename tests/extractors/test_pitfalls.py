@@ -30,7 +30,8 @@ def test_a_fault_in_the_last_sentence_is_found_before_the_model_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    extractor = load_extractor(tiny_folder("roberta"))
+    extractor: Any = load_extractor(tiny_folder("roberta"))
+    extractor._words._unknown = None  # else it would stand for the long word
 
     def run(*arguments: Any, **options: Any) -> None:
         raise AssertionError("the model was run")
