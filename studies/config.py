@@ -139,6 +139,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default": {},
     "quick": {
         "control": False,
+        "probe_halves": False,
+        "probe_untrained": False,
         "resamples": 500,
         "direction_shares": {"grid": 6, "targets": 20, "natural": 100},
     },
@@ -174,6 +176,10 @@ class RunConfig(BaseModel):
     """Also run an untrained copy of every model, the baseline that architecture alone explains."""
     control: bool = True
     """Also run the control task of every task (Hewitt & Liang 2019)."""
+    probe_halves: bool = True
+    """Also probe each half of a model that is two models side by side."""
+    probe_untrained: bool = True
+    """Also probe the untrained copies; False leaves them to the analyses."""
     split_by: Literal["document", "sentence"] = "document"
     """The unit that a seeded split keeps together."""
     resamples: Annotated[int, Field(ge=100, le=100_000)] = 1000

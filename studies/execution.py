@@ -300,7 +300,8 @@ class _Study:
             for seed in self._config.seed
             for kind, names in (("task", tasks), ("analysis", analyses))
             for name in names
-            if kind == "task" or (name not in OF_ALL_MODELS and (name in UNTRAINED_TOO or not untrained))
+            if not untrained or (self._config.probe_untrained if kind == "task" else name in UNTRAINED_TOO)
+            if kind == "task" or name not in OF_ALL_MODELS
         ]
         frames = []
         for untrained, seed in dict.fromkeys((unit.untrained, unit.seed) for unit in units):
@@ -384,7 +385,7 @@ class _Study:
             model=extractor.info,
             layers=store.layers,
             # An untrained copy is a baseline: its halves and what it can memorise say nothing more.
-            parts=("whole",) if unit.untrained else tuple(extractor.info.parts),
+            parts=tuple(extractor.info.parts) if self._config.probe_halves and not unit.untrained else ("whole",),
             pooling=self._config.pooling,
             data=self._data,
             seed=unit.seed,
