@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reports.drawing import DrawnFigure, Panel, as_svg, canvas, facets, panel_name, panel_title
 from reports.palette import DIRECTIONS, NEUTRAL, Style
-from reports.tables import Estimate, joined, named, number, pick, single, values_of
+from reports.tables import Estimate, joined, named, number, pick, single, units_counted, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,12 +156,7 @@ def _caption(part: pd.DataFrame, styles: Mapping[str, Style]) -> str:
         open_ = len(pairs) - len(better) - len(worse)
         said += [f"undecided for {open_} of {len(pairs)} pairs"] * bool(open_)
         text += f"One joint model against two one-directional ones combined by tuned weights, intervals of the difference: {'; '.join(said)}. "
-    counts = sorted({int(n) for n in scores["n"].dropna()})
-    many = (
-        f" n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1:] != counts[:1] else "") + " sentences."
-        if counts
-        else ""
-    )
+    many = units_counted(scores, "sentences")
     return (
         f"{text}All models choose among the same words in the same gaps. Corrected product and tuned mix: the two directions of one model "
         f"combined, the second with weights tuned on other sentences.{many}"

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name, panel_title
 from reports.palette import DIRECTIONS, NEUTRAL, Style
-from reports.tables import Estimate, estimates, joined, named, number, pick, single, values_of
+from reports.tables import (
+    Estimate,
+    estimates,
+    joined,
+    named,
+    number,
+    pick,
+    single,
+    trained_or_all,
+    units_counted,
+    values_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,13 +76,8 @@ def _curve(rows: pd.DataFrame) -> dict[int, Estimate]:
     return {layer: one for layer, one in estimates(rows).items() if one.defined}
 
 
-def _trained(rows: pd.DataFrame) -> pd.DataFrame:
-    trained = pick(rows, weights="trained")
-    return rows if trained.empty else trained
-
-
 def _model_panel(rows: pd.DataFrame, style: Style, limits: tuple[float, float]) -> Any:
-    main = _trained(rows)
+    main = trained_or_all(rows)
     copy = pick(rows, weights="untrained") if not pick(rows, weights="trained").empty else rows.head(0)
     readers = [reader for reader in _READERS if not pick(main, probe=reader).empty]
     figure = canvas(1.1 + 1.75 * len(readers))
@@ -106,7 +112,7 @@ def _parity_panel(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Any:
     layers: set[int] = set()
     for axes, reader in zip(grid, readers, strict=True):
         for model, style in styles.items():
-            curve = _curve(_trained(pick(rows, model=model, probe=reader)))
+            curve = _curve(trained_or_all(pick(rows, model=model, probe=reader)))
             if curve:
                 layers.update(curve)
                 draw_curve(axes, curve, colour=style.colour, marker=style.marker, label=style.label)
@@ -133,7 +139,7 @@ def _legend(axes: Any, columns: int) -> None:
 
 def _top(rows: pd.DataFrame, model: str) -> tuple[int, dict[tuple[str, str], Estimate]] | None:
     """The top layer of a model that a linear probe read, and (probe, task) -> estimate there."""
-    own = _trained(pick(rows, model=model, part="whole"))
+    own = trained_or_all(pick(rows, model=model, part="whole"))
     layers = [int(layer) for layer in pick(own, probe="linear")["layer"]]
     if not layers:
         return None
@@ -170,12 +176,7 @@ def _caption(rows: pd.DataFrame, models: list[str], types: list[str]) -> str:
             text += f", parity by the perceptron {number(cells['mlp', 'cues:xor'].value)}"
         tops.append(text)
     lead = f"Bits for a linear reader at the top layer: {'; '.join(tops)}. " if tops else ""
-    counts = sorted({int(n) for n in rows["n"].dropna()})
-    n = (
-        f" n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1] > counts[0] else "") + " items of four sentences."
-        if counts
-        else ""
-    )
+    n = units_counted(rows, "items of four sentences")
     copies = " Dashed, open markers: parity in the untrained copy." if not pick(rows, weights="untrained").empty else ""
     kinds = f" Cues: {joined(types)}." if types else ""
     return (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name, panel_title
 from reports.palette import NEUTRAL, Style
-from reports.tables import Estimate, estimates, named, number, pick
+from reports.tables import Estimate, estimates, named, number, pick, units_counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,14 +89,11 @@ def _caption(part: pd.DataFrame, models: list[str]) -> str:
             f"{named(model)} layer {top}: {curves['mask'][top]} as the mask, {curves['random word'].get(top)} as a random word"
         )
     lead = f"At the top layer: {'; '.join(tops)}. " if tops else ""
-    counts = sorted({int(n) for n in part["n"].dropna()})
     copies = " Dashed, with open markers: the untrained copy." if (part["weights"] == "untrained").any() else ""
-    many = (
-        f" n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1] != counts[0] else "") + " sentences, one word of each."
-    )
+    many = units_counted(part, "sentences, one word of each")
     return (
         f"{lead}Squared distance between a word's vector and its vector when the mask, or a random word, stands in its place, "
-        f"relative to two words picked at random (dotted line at 1; 0: no difference).{copies}{many if counts else ''}"
+        f"relative to two words picked at random (dotted line at 1; 0: no difference).{copies}{many}"
     )
 
 

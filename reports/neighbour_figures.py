@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name, panel_title
 from reports.palette import DIRECTIONS, NEUTRAL, Style
-from reports.tables import Estimate, estimates, named, number, pick, shortened, single, values_of
+from reports.tables import (
+    Estimate,
+    estimates,
+    named,
+    number,
+    offset_profile,
+    pick,
+    shortened,
+    single,
+    trained_or_all,
+    units_counted,
+    values_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,33 +60,18 @@ def neighbour_figures(results: pd.DataFrame, styles: Mapping[str, Style], first:
         )
 
 
-def _trained(rows: pd.DataFrame) -> pd.DataFrame:
-    trained = pick(rows, weights="trained")
-    return rows if trained.empty else trained
-
-
-def _profile(rows: pd.DataFrame) -> Profile:
-    """Offset -> bits of one layer and part; the word itself and undefined values are left out."""
-    found = {}
-    for offset in values_of(rows, "offset"):
-        one = single(pick(rows, offset=int(offset)))
-        if offset and one is not None and one.defined:
-            found[int(offset)] = one
-    return dict(sorted(found.items()))
-
-
 def _lines(rows: pd.DataFrame) -> tuple[list[tuple[str, Profile]], Profile]:
     """What a panel shows, from top to bottom, and the static layer."""
-    main = _trained(rows)
+    main = trained_or_all(rows)
     whole = pick(main, part="whole")
-    static = _profile(pick(whole, layer=0))
+    static = offset_profile(pick(whole, layer=0))
     layers = sorted({int(layer) for layer in whole["layer"] if layer > 0}, reverse=True)
     if not layers:
         return ([("layer 0", static)] if static else []), {}
     step = max(1, -(-len(layers) // _MOST_ROWS))
-    lines = [(f"layer {layer}", _profile(pick(whole, layer=layer))) for layer in layers[::step]]
+    lines = [(f"layer {layer}", offset_profile(pick(whole, layer=layer))) for layer in layers[::step]]
     for half in ("forward", "backward"):
-        profile = _profile(pick(main, layer=layers[0], part=half))
+        profile = offset_profile(pick(main, layer=layers[0], part=half))
         if profile:
             lines.append((f"layer {layers[0]}, {half} half", profile))
     return [(title, profile) for title, profile in lines if profile], static
@@ -143,7 +140,7 @@ def _sides_panel(part: pd.DataFrame, styles: Mapping[str, Style]) -> Any:
     layers: set[int] = set()
     for axes, side in zip(grid, ("left", "right"), strict=True):
         for model, style in styles.items():
-            rows = _trained(pick(part, model=model, part="whole"))
+            rows = trained_or_all(pick(part, model=model, part="whole"))
             curve = _defined(pick(rows, measure=f"neighbour_bits_{side}"))
             if curve:
                 layers.update(curve)
@@ -177,7 +174,7 @@ def _defined(rows: pd.DataFrame) -> dict[int, Estimate]:
 def _tops(part: pd.DataFrame, models: list[str]) -> Iterator[tuple[str, int, dict[str, Estimate]]]:
     """Model, its top layer, and measure -> sum over a side there."""
     for model in models:
-        rows = _trained(pick(part, model=model, part="whole"))
+        rows = trained_or_all(pick(part, model=model, part="whole"))
         rows = rows[rows["offset"].isna()]
         if rows.empty:
             continue
@@ -200,12 +197,7 @@ def _caption(part: pd.DataFrame, models: list[str]) -> str:
             text += f", right minus left {found['neighbour_asymmetry']}"
         tops.append(text)
     lead = f"Bits summed over the offsets of a side, at the top layer: {'; '.join(tops)}. " if tops else ""
-    counts = sorted({int(n) for n in part["n"].dropna()})
-    n = (
-        f" n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1] > counts[0] else "") + " test sentences."
-        if counts
-        else ""
-    )
+    n = units_counted(part, "test sentences")
     return (
         f"{lead}Bars: bits over the label's frequency that a linear probe gets of the word at that offset, with intervals; dashes: "
         "what the word alone tells of its neighbours. Below 0 a probe does worse than knowing nothing. Bits are not access: a model "

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name, panel_title
 from reports.palette import DIRECTIONS, NEUTRAL, Style
-from reports.tables import Estimate, estimates, named, number, pick, single, values_of
+from reports.tables import (
+    Estimate,
+    estimates,
+    named,
+    number,
+    offset_profile,
+    pick,
+    single,
+    trained_or_all,
+    units_counted,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,33 +62,18 @@ def reach_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
         )
 
 
-def _trained(rows: pd.DataFrame) -> pd.DataFrame:
-    trained = pick(rows, weights="trained")
-    return rows if trained.empty else trained
-
-
-def _profile(rows: pd.DataFrame) -> Profile:
-    """Offset -> influence, of one layer and part; the word itself and undefined values are left out."""
-    found = {}
-    for offset in values_of(rows, "offset"):
-        one = single(pick(rows, offset=int(offset)))
-        if offset and one is not None and one.defined:
-            found[int(offset)] = one
-    return dict(sorted(found.items()))
-
-
 def _lines(rows: pd.DataFrame) -> list[tuple[str, Profile, Profile, Profile]]:
     """What a panel shows, from top to bottom: title, substitution, gradient, and substitution of the untrained copy."""
-    main = _trained(rows)
+    main = trained_or_all(rows)
     copy = pick(rows, weights="untrained") if len(pick(rows, weights="trained")) else rows.head(0)
 
     def line(title: str, layer: int, part: str) -> tuple[str, Profile, Profile, Profile]:
         here, there = pick(main, layer=layer, part=part), pick(copy, layer=layer, part=part)
         return (
             title,
-            _profile(pick(here, condition=_SUBSTITUTION)),
-            _profile(pick(here, condition=_GRADIENT)),
-            _profile(pick(there, condition=_SUBSTITUTION)),
+            offset_profile(pick(here, condition=_SUBSTITUTION)),
+            offset_profile(pick(here, condition=_GRADIENT)),
+            offset_profile(pick(there, condition=_SUBSTITUTION)),
         )
 
     defined = pick(main, part="whole")
@@ -176,7 +171,7 @@ def _summary_panel(part: pd.DataFrame, styles: Mapping[str, Style]) -> Any:
     panel_title(figure, "All models")
     layers: set[int] = set()
     for model, style in styles.items():
-        rows = pick(_trained(pick(part, model=model, part="whole")), condition=_SUBSTITUTION)
+        rows = pick(trained_or_all(pick(part, model=model, part="whole")), condition=_SUBSTITUTION)
         for axes, measure in ((distance, "reach_distance"), (mass, "reach_mass_left")):
             curve = _defined(rows, measure)
             if curve:
@@ -208,7 +203,7 @@ def _defined(rows: pd.DataFrame, measure: str) -> dict[int, Estimate]:
 def _tops(part: pd.DataFrame, models: list[str]) -> Iterator[tuple[str, int, pd.DataFrame]]:
     """Model, its top layer with a defined profile, and the rows of its whole vectors there."""
     for model in models:
-        rows = _trained(pick(part, model=model, part="whole"))
+        rows = trained_or_all(pick(part, model=model, part="whole"))
         curve = _defined(pick(rows, condition=_SUBSTITUTION), "reach_distance") or _defined(rows, "reach_distance")
         if curve:
             yield model, max(curve), pick(rows, layer=max(curve))
@@ -240,8 +235,7 @@ def _caption(part: pd.DataFrame, models: list[str], length: Any) -> str:
         )
     if not pick(part, weights="untrained").empty and not pick(part, weights="trained").empty:
         text += "Dashes: the untrained copy. "
-    counts = sorted({int(n) for n in part["n"].dropna()})
-    n = f" n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1] > counts[0] else "") + " targets." if counts else ""
+    n = units_counted(part, "targets")
     words = f" Contexts have {int(length)} words on each side; nothing can lie farther." if length is not None else ""
     return f"{lead}{text}The word itself is left out; layers that do not vary with the context are not drawn.{words}{n}"
 
@@ -249,7 +243,7 @@ def _caption(part: pd.DataFrame, models: list[str], length: Any) -> str:
 def _alt(part: pd.DataFrame, model: str) -> str:
     for _, layer, rows in _tops(part, [model]):
         estimator = _SUBSTITUTION if not pick(rows, condition=_SUBSTITUTION).empty else _GRADIENT
-        profile = _profile(pick(rows, measure="reach_influence", condition=estimator))
+        profile = offset_profile(pick(rows, measure="reach_influence", condition=estimator))
         values = ", ".join(f"{offset:+d}: {number(one.value)}".replace("-", "−", 1) for offset, one in profile.items())
         return f"Influence by offset of {named(model)}, layer by layer ({estimator}). Layer {layer}: {values}."
     return f"Influence by offset of {named(model)}: undefined at every layer."

@@ -146,6 +146,30 @@ def pick(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
     return frame[keep]
 
 
+def trained_or_all(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of trained weights, or all rows where there are none."""
+    trained = pick(frame, weights="trained")
+    return frame if trained.empty else trained
+
+
+def offset_profile(frame: pd.DataFrame) -> dict[int, Estimate]:
+    """Offset -> estimate, in order; the word itself (offset 0) and undefined values are left out."""
+    found = {}
+    for offset in values_of(frame, "offset"):
+        one = single(pick(frame, offset=int(offset)))
+        if offset and one is not None and one.defined:
+            found[int(offset)] = one
+    return dict(sorted(found.items()))
+
+
+def units_counted(frame: pd.DataFrame, unit: str) -> str:
+    """How many units the rows stand on, for a caption: `` n = 38 to 40 targets.``, or nothing if they do not say."""
+    counts = sorted({int(n) for n in frame["n"].dropna()})
+    if not counts:
+        return ""
+    return f" n = {counts[0]}" + (f" to {counts[-1]}" if counts[-1] != counts[0] else "") + f" {unit}."
+
+
 def values_of(frame: pd.DataFrame, column: str) -> list[Any]:
     """The distinct values of a column that are not missing, in order of appearance."""
     return list(frame[column].dropna().unique())

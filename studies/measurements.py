@@ -122,14 +122,19 @@ class Measurements:
             return None
 
     def _common(self, seed: int) -> dict[str, Any]:
-        """The arguments that every analysis takes."""
+        """The arguments that every analysis of one model takes."""
         config = self.config
         return {
+            "layers": config.layer,
             "batch_size": config.batch_size,
             "resamples": config.resamples,
             "seed": seed,
             "progress": self.progress,
         }
+
+    def _told(self, about: str, notes: Sequence[str]) -> None:
+        for note in notes:
+            self.note(f"{about}: {note}")
 
     def _drawn(self, number: int | None, seed: int, name: str) -> list[tuple[str, ...]]:
         """So many sentences, drawn by the seed, in their order."""
@@ -154,7 +159,7 @@ class Measurements:
         if contexts is None:
             return None
         settings, layers, pooling = self.config.direction_shares, self.config.layer, self.config.pooling
-        common = {**self._common(seed), "layers": layers, "pooling": pooling, "data": self.data}
+        common = {**self._common(seed), "pooling": pooling, "data": self.data}
         natural = natural_statistics(
             extractor,
             self.words,
@@ -175,8 +180,7 @@ class Measurements:
             found = direction_shares(extractor, self.words, contexts=chosen, mode=mode, statistics=natural, **common)
             if mode == "crossed":
                 found.save(keep)
-            for note in found.notes:
-                self.note(f"direction shares of {extractor.info.name}: {note}")
+            self._told(f"direction shares of {extractor.info.name}", found.notes)
             frames.append(found.to_frame())
         if settings.lengths:
             usable = self.models_for("direction_shares")
@@ -220,8 +224,7 @@ class Measurements:
                         seed=seed,
                         upos=self._upos(),
                     )
-                for note in contexts.notes:
-                    self.note(f"direction shares: {note}")
+                self._told("direction shares", contexts.notes)
                 self._contexts[seed] = contexts
             except DataError as error:
                 if self.config.analysis is not None:
@@ -263,13 +266,11 @@ class Measurements:
         found = attention_distance(
             extractor,
             self._drawn(settings.sentences, seed, "attention"),
-            layers=self.config.layer,
             variants=() if untrained else settings.variants,
             data=self.data,
             **self._common(seed),
         )
-        for note in found.notes:
-            self.note(f"attention of {extractor.info.name}: {note}")
+        self._told(f"attention of {extractor.info.name}", found.notes)
         return Measured(found.to_frame())
 
     def _context_reach(self, extractor: Extractor, seed: int, keep: Path) -> Measured | None:
@@ -289,13 +290,11 @@ class Measurements:
             bases=settings.bases,
             draws=settings.draws,
             projections=settings.projections,
-            layers=self.config.layer,
             pooling=self.config.pooling,
             data=self.data,
             **self._common(seed),
         )
-        for note in found.notes:
-            self.note(f"context reach of {extractor.info.name}: {note}")
+        self._told(f"context reach of {extractor.info.name}", found.notes)
         return Measured(found.to_frame())
 
     def _mask_shift(self, extractor: Extractor, seed: int, keep: Path) -> Measured | None:
@@ -305,7 +304,6 @@ class Measurements:
             extractor,
             self.words,
             number=self.config.mask_shift.sentences,
-            layers=self.config.layer,
             pooling=self.config.pooling,
             data=self.data,
             **self._common(seed),
@@ -329,8 +327,7 @@ class Measurements:
             data=self.data,
             progress=self.progress,
         )
-        for note in found.notes:
-            self.note(f"cost of {extractor.info.name}: {note}")
+        self._told(f"cost of {extractor.info.name}", found.notes)
         return Measured(found.to_frame(), found.timed_frame())
 
     def _neighbour_probes(self, extractor: Extractor, seed: int, keep: Path) -> Measured | None:
@@ -348,13 +345,11 @@ class Measurements:
             penalties=settings.penalties,
             train_words=settings.train_words,
             control=settings.control,
-            layers=self.config.layer,
             pooling=self.config.pooling,
             data=self.data,
             **self._common(seed),
         )
-        for note in found.notes:
-            self.note(f"neighbour probes of {extractor.info.name}: {note}")
+        self._told(f"neighbour probes of {extractor.info.name}", found.notes)
         return Measured(found.to_frame())
 
     def _conjunction_probe(self, extractor: Extractor, seed: int, keep: Path) -> Measured | None:
@@ -369,14 +364,12 @@ class Measurements:
             dev_items=settings.dev_items,
             test_items=settings.test_items,
             mlp_layers=None if untrained else settings.mlp_layers,
-            layers=self.config.layer,
             pooling=self.config.pooling,
             **self._common(seed),
         )
         top = max(layer for layer, _, _ in found.statistics)
         _write_units(keep, found.unit_sums(top))
-        for note in found.notes:
-            self.note(f"conjunction probe of {extractor.info.name}: {note}")
+        self._told(f"conjunction probe of {extractor.info.name}", found.notes)
         return Measured(found.to_frame())
 
     def cloze(self, seed: int) -> Measured | None:
@@ -401,16 +394,18 @@ class Measurements:
                 counts=self._word_counts(),
                 targets=settings.targets,
                 tuning_targets=settings.tuning_targets,
+                batch_size=self.config.batch_size,
+                resamples=self.config.resamples,
+                seed=seed,
                 data=self.data,
-                **self._common(seed),
+                progress=self.progress,
             )
         except DataError as error:
             if self.config.analysis is not None:
                 raise
             self.note(f"cloze is left out: {error}")
             return None
-        for note in found.notes:
-            self.note(f"cloze: {note}")
+        self._told("cloze", found.notes)
         return Measured(found.to_frame())
 
     def _word_counts(self) -> Mapping[str, float] | None:
@@ -447,8 +442,7 @@ class Measurements:
         frames = []
         if shares:
             compared = compare_shares([load_shares(path) for path in shares])
-            for note in compared.notes:
-                self.note(f"direction shares: {note}")
+            self._told("direction shares", compared.notes)
             frames.append(compared.to_frame())
         cells = two_by_two([model.info for model in self.models])
         if cells is not None and all(cells[cell] in parities for cell in CELLS):

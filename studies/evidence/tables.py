@@ -11,6 +11,7 @@ from extractors.foundation.files import written_whole
 from studies.evidence.evaluation import LOSSES, EvaluationSettings, difference_row
 from studies.evidence.runner import SPEED_FILE, evaluation_file, finished_variants, model_folder
 from studies.evidence.variants import VARIANTS, Variant
+from studies.training.loop import LOG_COLUMNS
 from studies.workspace import read_json, read_table
 
 if TYPE_CHECKING:
@@ -22,16 +23,7 @@ CURVE_COLUMNS: dict[str, str] = {
     "origin": "string",
     "seed": "int64",
     "unit": "string",
-    "step": "int64",
-    "words": "int64",
-    "seconds": "float64",
-    "objective": "string",
-    "training_loss": "float64",
-    "held_out_loss": "float64",
-    "held_out_masked_loss": "float64",
-    "gradient_norm": "float64",
-    "gradient_norm_max": "float64",
-    "learning_rate": "float64",
+    **LOG_COLUMNS,
     "words_per_second": "float64",
     "seconds_per_step": "float64",
 }
