@@ -30,8 +30,11 @@ def split_corpora(
     train and test             a tenth of train becomes dev
     dev and test               dev is divided 80/20 into train and dev; test stays untouched
     train and dev              dev is halved into dev and test; train stays
-    one split, or none said    80/10/10
+    one split, or none said    70/10/20
     ========================== ================================================================================
+
+    Where no file says its split, files with different sets of span labels are divided one apart from the other, so that every task
+    has its share of each part.
 
     A division is by document, if there are at least ten documents: no document is in two parts, whole documents are
     drawn at random until a part has its share of *sentences*, and a document larger than the smallest share goes to the
@@ -73,14 +76,16 @@ def split_corpora(
             )
         seen[corpus.checksum] = corpus
     given: dict[str | None, list[_Unit]] = {}
+    unsaid: dict[frozenset[str], list[_Unit]] = {}
     for number, corpus in enumerate(corpora):
         # Two files may annotate the same document, and then it has the same name; no name is nobody's name.
         units = [(sentence.document or number, sentence) for sentence in corpus.sentences]
         given.setdefault(corpus.split, []).extend(units)
+        unsaid.setdefault(corpus.label_sets, []).extend(units)
     if None in given and len(given) > 1:
-        unsaid = ", ".join(str(corpus.path) for corpus in corpora if corpus.split is None)
+        names = ", ".join(str(corpus.path) for corpus in corpora if corpus.split is None)
         raise DataError(
-            f"some files say their split and these do not: {unsaid}; write train=FILE, dev=FILE or test=FILE for them"
+            f"some files say their split and these do not: {names}; write train=FILE, dev=FILE or test=FILE for them"
         )
     train, dev, test = (given.get(split, []) for split in SPLITS)
     present = set(given)
@@ -91,7 +96,10 @@ def split_corpora(
     elif present == {"train", "dev"}:
         dev, test = _divide(dev, (5, 5), seed, by)
     elif len(present) == 1:
-        train, dev, test = _divide(next(iter(given.values())), (8, 1, 1), seed, by)
+        train, dev, test = [], [], []
+        for units in unsaid.values() if present == {None} else given.values():
+            for part, more in zip((train, dev, test), _divide(units, (7, 1, 2), seed, by), strict=True):
+                part.extend(more)
     result = {
         split: tuple(sentence for _, sentence in units) for split, units in zip(SPLITS, (train, dev, test), strict=True)
     }

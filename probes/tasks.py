@@ -30,7 +30,7 @@ class TaskInfo:
     needs: str
     """What a corpus must hold."""
     default: bool
-    """Whether it is run when no task is named (of a family, the two with most labelled items)."""
+    """Whether it is run when no task is named (of the features, the two with most labelled items)."""
 
 
 TASKS: dict[str, TaskInfo] = {
@@ -47,7 +47,12 @@ TASKS: dict[str, TaskInfo] = {
         TaskInfo(
             "feats:<Name>", "value of a morphological feature, on words that bear it", "CoNLL-U with the feature", True
         ),
-        TaskInfo("spans:<kind>", "label of a span or a pair of spans of words", "edge-probing JSON lines", True),
+        TaskInfo(
+            "spans:<kind>",
+            "label of a span or a pair of spans of words",
+            "edge-probing JSON lines, or pairs of sentences",
+            True,
+        ),
         TaskInfo("xpos", "language-specific part of speech of a word", "CoNLL-U with XPOS", False),
         TaskInfo("deprel_full", "dependency relation with its subtype", "CoNLL-U with DEPREL subtypes", False),
         TaskInfo("lemma", "lemma of a word", "CoNLL-U with LEMMA", False),
@@ -125,13 +130,14 @@ def default_tasks(splits: Mapping[str, Sequence[CorpusSentence]]) -> tuple[str, 
     -------
     tuple of str
         The default tasks that train allows and that dev and test have items of, in the order of `available_tasks`; of
-        a family, the two with most items in train.
+        the features, the two with most items in train.
     """
     chosen: list[str] = []
     elsewhere = [_label_counts(splits[split]).keys() for split in ("dev", "test")]
     for name in available_tasks(splits["train"]):
         family = _family(name)
-        wanted = TASKS[family].default and sum(_family(other) == family for other in chosen) < 2
+        full = family == "feats:<Name>" and sum(_family(other) == family for other in chosen) == 2
+        wanted = TASKS[family].default and not full
         if wanted and all(name in names for names in elsewhere):
             chosen.append(name)
     return tuple(chosen)

@@ -53,7 +53,7 @@ Data = Annotated[
         "-d",
         metavar="FILE",
         help="Corpus: CoNLL-U, CoNLL columns, jiant edge-probing JSON lines or plain text, also .gz, or a folder of them; "
-        "train=FILE, dev=FILE, test=FILE say which split. Repeatable or comma-separated. Default: the bundled sample.",
+        "train=FILE, dev=FILE, test=FILE say which split. Repeatable or comma-separated. Default: the bundled data.",
     ),
 ]
 Layer = Annotated[

@@ -14,7 +14,13 @@ DEFAULT_MODELS = ("elmo-mini", "bilstm-mlm-mini", "bigpt-mini", "bert-mini")
 """What ``probe run`` reads without ``--model``."""
 
 SAMPLE_CORPUS = Path(__file__).parent / "data" / "sample.conllu"
-"""What ``probe run`` reads without ``--data``: the bundled original sample."""
+"""The bundled original treebank."""
+
+SAMPLE_DATA = (
+    SAMPLE_CORPUS,
+    *(SAMPLE_CORPUS.parent / f"{name}.jsonl" for name in ("pronouns", "relations", "entailment")),
+)
+"""What ``probe run`` reads without ``--data``: the treebank, and small sets for tasks that need both sides of a word."""
 
 DEFAULT_FOLDER = "janus-run"
 """Where ``probe run`` writes without ``--out`` (a number is added while the name is taken)."""

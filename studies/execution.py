@@ -21,7 +21,7 @@ from extractors.foundation.files import written_whole
 from extractors.foundation.progress import SILENT, Progress
 from extractors.foundation.randomness import seed_for
 from extractors.foundation.results import tidy
-from studies.config import DEFAULT_FOLDER, QUICK_ANALYSES, SAMPLE_CORPUS, RunConfig, make_config
+from studies.config import DEFAULT_FOLDER, QUICK_ANALYSES, SAMPLE_DATA, RunConfig, make_config
 from studies.costs import Stopwatch
 from studies.measurements import ALL_ANALYSES, OF_ALL_MODELS, UNTRAINED_TOO, Measured, Measurements, is_readable
 from studies.models import load_models, load_untrained
@@ -172,8 +172,12 @@ class _Study:
         self._corpora = self._read_data()
         self._sentences: list[CorpusSentence] = [s for corpus in self._corpora for s in corpus.sentences]
         self._words = [sentence.words for sentence in self._sentences]
-        self._data = " + ".join(corpus.name for corpus in self._corpora)
+        self._data = _joined_names(self._corpora)
+        # Texts that were written around labelled spans repeat themselves: analyses read them only if there is nothing else.
+        running = [corpus for corpus in self._corpora if not corpus.label_sets] or self._corpora
+        text = {id(sentence) for corpus in running for sentence in corpus.sentences}
         tasks = self._plan_tasks()
+        self._probed = self._sentences_of_tasks()
         self._models = load_models(config, self._progress)
         self._layers = [
             select_layers(config.layer, extractor.info.layer_names, model=extractor.info.name)
@@ -189,9 +193,15 @@ class _Study:
         self._measurements = Measurements(
             config=config,
             models=self._models,
-            sentences=self._sentences,
-            splits={seed: self._split_sentences(seed) for seed in self._splits},
-            data=self._data,
+            sentences=[sentence for sentence in self._sentences if id(sentence) in text],
+            splits={
+                seed: {
+                    split: [sentence for sentence in sentences if id(sentence) in text]
+                    for split, sentences in self._split_sentences(seed).items()
+                }
+                for seed in self._splits
+            },
+            data=_joined_names(running),
             note=self._note,
             progress=self._progress,
         )
@@ -208,9 +218,9 @@ class _Study:
         from probes.corpora import read_corpora
 
         if not self._config.data:
-            self._note("no --data given: the bundled sample is read; it is for trying the tool, not for conclusions")
+            self._note("no --data given: the bundled data are read; they are for trying the tool, not for conclusions")
         with self._progress.task("reading data", None):
-            return read_corpora(self._config.data or [SAMPLE_CORPUS])
+            return read_corpora(self._config.data or SAMPLE_DATA)
 
     def _plan_tasks(self) -> list[str]:
         """The tasks to run; building them for every seed now finds every fault in the data before any model runs."""
@@ -252,6 +262,15 @@ class _Study:
             split: np.array([number[id(sentence)] for sentence in sentences], dtype=np.int64)
             for split, sentences in split_corpora(self._corpora, seed=seed, by=self._config.split_by).items()
         }
+
+    def _sentences_of_tasks(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The numbers of the sentences that any task has an item of, ascending: only they need vectors on disk."""
+        used = [
+            self._splits[seed][split][items.sentence]
+            for (_, seed), task in self._tasks.items()
+            for split, items in task.splits.items()
+        ]
+        return np.unique(np.concatenate(used)) if used else np.empty(0, dtype=np.int64)
 
     def _split_sentences(self, seed: int) -> dict[str, list[CorpusSentence]]:
         return {split: [self._sentences[index] for index in indices] for split, indices in self._splits[seed].items()}
@@ -336,7 +355,7 @@ class _Study:
 
     @contextmanager
     def _stored(self, extractor: Extractor, unit: _Unit) -> Iterator[RepresentationStore]:
-        """All selected layers of the corpus on disk, for as long as the tasks of one network run."""
+        """All selected layers of what the tasks read, on disk for as long as the tasks of one network run."""
         import shutil
 
         # Trained vectors do not depend on the seed: the store of the first seed serves all.
@@ -347,17 +366,19 @@ class _Study:
             store = RepresentationStore.open(folder)
         else:
             watch = Stopwatch()
+            read = [self._words[number] for number in self._probed]
             store = write_store(
                 extractor,
-                self._words,
+                read,
                 folder,
                 layers=self._config.layer,
                 pooling=self._config.pooling,
                 batch_size=self._config.batch_size,
                 progress=self._progress,
             )
-            words = sum(map(len, self._words))
-            rows = watch.rows(words=words, condition="extraction", kind="analysis", **self._context(extractor))
+            rows = watch.rows(
+                words=sum(map(len, read)), condition="extraction", kind="analysis", **self._context(extractor)
+            )
             write_table(costs_file, tidy(rows))
         try:
             yield store
@@ -370,10 +391,17 @@ class _Study:
         from probes.features import item_features
 
         task = self._tasks[unit.name, unit.seed]
+        # A store holds the sentences of all tasks, and no others, in the order of the data.
         corpus_items = {
-            split: replace(items, sentence=self._splits[unit.seed][split][items.sentence])
+            split: replace(
+                items, sentence=np.searchsorted(self._probed, self._splits[unit.seed][split][items.sentence])
+            )
             for split, items in task.splits.items()
         }
+        used = {
+            id(self._sentences[number]) for items in corpus_items.values() for number in self._probed[items.sentence]
+        }
+        data = [corpus for corpus in self._corpora if any(id(sentence) in used for sentence in corpus.sentences)]
 
         def features(layer: int, part: str, split: str) -> np.ndarray[Any, np.dtype[np.float32]]:
             return item_features(store.layer(layer, part), store.offsets, corpus_items[split])
@@ -387,7 +415,7 @@ class _Study:
             # An untrained copy is a baseline: its halves and what it can memorise say nothing more.
             parts=tuple(extractor.info.parts) if self._config.probe_halves and not unit.untrained else ("whole",),
             pooling=self._config.pooling,
-            data=self._data,
+            data=_joined_names(data),
             seed=unit.seed,
             control=self._config.control and not unit.untrained,
             control_parts=("whole",),
@@ -483,6 +511,10 @@ class _Study:
             render(space.folder)
         space.finish()
         return RunResult(space.folder, results, costs, record)
+
+
+def _joined_names(corpora: Sequence[Corpus]) -> str:
+    return " + ".join(corpus.name for corpus in corpora)
 
 
 def _joined(first: pd.DataFrame, second: pd.DataFrame | None) -> pd.DataFrame:

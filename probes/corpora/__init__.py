@@ -1,4 +1,4 @@
-"""Corpora: files of sentences with labels, in four formats, read strictly."""
+"""Corpora: files of sentences with labels, in five formats, read strictly."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from probes.corpora.base import Corpus, CorpusSentence, SpanLabel, read_text
 from probes.corpora.columns import iob2, looks_like_columns, read_columns
 from probes.corpora.conllu import read_conllu
 from probes.corpora.edge_probing import read_edge_probing
+from probes.corpora.sentence_pairs import read_sentence_pairs
 from probes.corpora.text import read_plain_text
 
 __all__ = ["FORMATS", "SPLITS", "Corpus", "CorpusSentence", "SpanLabel", "iob2", "read_corpora", "read_corpus"]
@@ -21,6 +22,7 @@ FORMATS: dict[str, str] = {
     "conllu": "CoNLL-U, Universal Dependencies (.conllu)",
     "columns": "CoNLL columns, one word a line with its tags (.conll .iob .iob2 .bio .tsv)",
     "edge-probing": "jiant edge-probing JSON lines, labelled spans and pairs of spans (.json .jsonl)",
+    "sentence-pairs": "premise, hypothesis and label as JSON lines (.json .jsonl)",
     "text": "plain text, one sentence a line, a blank line between documents; no labels (.txt)",
 }
 """Format name -> what it is. Every file may also be compressed (.gz)."""
@@ -54,8 +56,8 @@ def read_corpus(path: str | Path, *, format: str | None = None, columns: Sequenc
     path : path
         The file; it may be compressed with gzip.
     format : str, optional
-        A key of `FORMATS`. By default it follows from the suffix; for ``.txt`` and ``.conll``, which are used for more
-        than one format, and for unknown suffixes, from the contents.
+        A key of `FORMATS`. By default it follows from the suffix; for ``.txt``, ``.conll`` and ``.jsonl``, which are used for
+        more than one format, and for unknown suffixes, from the contents.
     columns : sequence of str, optional
         Names of the columns of a file in the format ``columns``, e.g. ``["word", "xpos", "chunk", "ner"]``.
 
@@ -87,6 +89,8 @@ def read_corpus(path: str | Path, *, format: str | None = None, columns: Sequenc
             sentences = read_columns(text, path, columns)
         case "edge-probing":
             sentences = read_edge_probing(text, path)
+        case "sentence-pairs":
+            sentences = read_sentence_pairs(text, path)
         case _:
             sentences = read_plain_text(text, path)
     # A name that is no text in this locale is read as UTF-8: it goes into tables and pages.
@@ -141,7 +145,7 @@ def read_corpora(specifications: Sequence[str | Path]) -> list[Corpus]:
 def _guess_format(path: Path, text: str) -> str:
     suffix = _suffix(path)
     known = _SUFFIXES.get(suffix)
-    if known is not None and suffix not in (".txt", ".conll"):
+    if known is not None and suffix not in (".txt", ".conll", ".json", ".jsonl"):
         return known
     lines = (line for line in text.split("\n", 1000)[:1000] if line.strip())
     first = next((line for line in lines if not line.startswith("#")), "")
@@ -149,6 +153,10 @@ def _guess_format(path: Path, text: str) -> str:
         return "conllu"
     if first.startswith("{") and '"targets"' in first:
         return "edge-probing"
+    if first.startswith("{") and '"premise"' in first:
+        return "sentence-pairs"
+    if known == "edge-probing":
+        return known
     if looks_like_columns(text):
         return "columns"
     if known is not None:

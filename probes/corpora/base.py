@@ -67,6 +67,11 @@ class Corpus:
     checksum: str
     """SHA-256 of the file's bytes as they lie on disk."""
 
+    @property
+    def label_sets(self) -> frozenset[str]:
+        """The names of its sets of span labels; empty for running text, whose labels are of words, if it has any."""
+        return frozenset(span.kind for sentence in self.sentences for span in sentence.spans)
+
 
 def read_text(path: Path) -> tuple[str, str]:
     """Read a UTF-8 file, compressed or not.

@@ -162,7 +162,7 @@ def _differences(out: Path, records: Mapping[str, Mapping[str, Any]]) -> list[pd
 
 
 def _refuse_mixture(out: Path, records: Mapping[str, Mapping[str, Any]]) -> None:
-    budgets = {record["recipe"]["words"] for name, record in records.items() if not VARIANTS[name].untrained}
+    budgets = {record["recipe"]["words"] for name, record in records.items() if _has_common_budget(VARIANTS[name])}
     texts = {tuple(file["sha256"] for file in record["text"]["files"]) for record in records.values()}
     for what, values in (("budgets", budgets), ("texts", texts)):
         if len(values) > 1:
@@ -171,9 +171,14 @@ def _refuse_mixture(out: Path, records: Mapping[str, Mapping[str, Any]]) -> None
             )
 
 
+def _has_common_budget(variant: Variant) -> bool:
+    return variant.times == 1 and not variant.untrained
+
+
 def _page(records: Mapping[str, Mapping[str, Any]], found: Mapping[str, pd.DataFrame], commands: Sequence[str]) -> str:
     some = next(iter(records.values()))
-    budget = max(record["recipe"]["words"] for record in records.values())
+    budgets = [record["recipe"]["words"] for name, record in records.items() if _has_common_budget(VARIANTS[name])]
+    budget = f"a budget of {budgets[0]:,} words" if budgets else "the budget that is stated"
     files = [(file["name"], f"`{file['sha256']}`") for file in some["text"]["files"]]
     rows = [_line(VARIANTS[name], record, found["variants.parquet"]) for name, record in records.items()]
     head = (
@@ -192,8 +197,7 @@ def _page(records: Mapping[str, Mapping[str, Any]], found: Mapping[str, pd.DataF
     shown = "\n".join(commands) or "python -m studies.evidence --text FILE... --out DIR"
     parts = [
         "# Evidence from training",
-        "Variants of the recipes in `studies/recipes/`, each at a budget of "
-        f"{budget:,} words, one evaluation for all. They answer questions about training that a run on finished models cannot; the "
+        f"Variants of the recipes in `studies/recipes/`, each at {budget} (where another is not stated), one evaluation for all. They answer questions about training that a run on finished models cannot; the "
         "variants themselves are not shipped. What the columns mean: docs/evidence.md.",
         f"```\n{shown}\n```",
         f"janus-probe {some['version']}, torch {some['torch']}, {some['machine']}. Losses in nats per predicted unit (words for the "

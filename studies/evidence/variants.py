@@ -37,6 +37,8 @@ class Variant:
     """Read a slice of the text so many times over; None: the text as it is."""
     untrained: bool = False
     """Export the initialised model."""
+    times: float | None = 1.0
+    """Its budget as a multiple of the budget of all; None: the recipe's own."""
     reference: str | None = None
     """The variant that its losses are compared with: trained on the same text, with other settings."""
 
@@ -51,7 +53,7 @@ class Variant:
         Parameters
         ----------
         words : int
-            Word budget of all variants.
+            Word budget of all variants (of those that say so, a multiple of it or the recipe's own).
         recipe : Recipe, optional
             Stands in for the bundled recipe.
 
@@ -66,17 +68,19 @@ class Variant:
             If a change does not fit the recipe.
         """
         values = (recipe or read_recipe(self.recipe)).model_dump()
+        size = "its own budget" if self.times is None else "a small budget"
+        budget = values["words"] if self.times is None else round(self.times * words)
         for path, change in self.changes.items():
             _set(values, path.split("."), change)
         values.update(
             name=self.name,
-            description=f"A variant of {self.recipe} at a small budget. {self.question}",
+            description=f"A variant of {self.recipe} at {size}. {self.question}",
             seed=self.seed,
-            words=0 if self.untrained else words,
-            log_every=max(1, words // _ROWS),
-            evaluate_every=max(1, words // _EVALUATIONS),
+            words=0 if self.untrained else budget,
+            log_every=max(1, budget // _ROWS),
+            evaluate_every=max(1, budget // _EVALUATIONS),
             evaluate_words=5000,
-            checkpoint_every=max(1, words // 2),
+            checkpoint_every=max(1, budget // 2),
         )
         return read_recipe(values)
 
@@ -174,6 +178,14 @@ _VARIANTS = (
         {"transformer.causal": True, f"{_START}.layers": leftward},
     ),
     _bert("vanilla", "What does the usual initialisation reach?", ("C3",), {_START: None}),
+    _bert(
+        "vanilla-full",
+        "Does it get there with the whole budget of the bundled model?",
+        ("C3",),
+        {_START: None},
+        times=None,
+        reference=None,
+    ),
     _bert(
         "positions-alone",
         "Positions as sines and cosines, and nothing else of the positional prior.",

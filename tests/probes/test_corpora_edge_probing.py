@@ -46,6 +46,13 @@ def test_spans_pairs_and_several_labels(tmp_path: Path) -> None:
     assert (second.spans, second.where) == ((), "train.jsonl:3")
 
 
+def test_the_label_set_may_have_a_name(tmp_path: Path) -> None:
+    first, second = read(
+        tmp_path, line([{"span1": [0, 2], "label": "A"}], task="coref"), line([{"span1": [0, 2], "label": "A"}])
+    )
+    assert [sentence.spans[0].kind for sentence in (first, second)] == ["coref", "targets"]
+
+
 GOOD = line([{"span1": [0, 1], "label": "A"}])
 BAD = {
     "not JSON": ("{'text': 'a'}", "not JSON"),
@@ -61,6 +68,9 @@ BAD = {
     "empty text": (line([], text=""), "word 1 is empty"),
     "blank word": (line([], text="a \u00a0 b"), "word 2 is empty"),
     "half a surrogate pair": ('{"text": "a \\ud800", "targets": []}', "surrogate"),
+    "task a number": (line([], task=3), '"task" must be a name'),
+    "task with a space": (line([], task="a b"), '"task" must be a name'),
+    "task empty": (line([], task=""), '"task" must be a name'),
     "target a string": (line(["A"]), "target 1 is not an object"),
     "no span1": (line([{"label": "A"}]), "span1 of target 1 must be"),
     "span of three": (line([{"span1": [0, 1, 2], "label": "A"}]), "two integers"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extractors.foundation.errors import DataError, UsageError
-from probes.corpora import Corpus, CorpusSentence, read_corpora
+from probes.corpora import Corpus, CorpusSentence, SpanLabel, read_corpora
 from probes.splits import split_corpora
 
 
@@ -43,11 +44,11 @@ def test_files_are_believed_and_joined_in_order() -> None:
         (("train", "test"), (180, 20, 200)),
         (("dev", "test"), (160, 40, 200)),
         (("train", "dev"), (200, 100, 100)),
-        ((None,), (160, 20, 20)),
-        (("train",), (160, 20, 20)),
-        (("dev",), (160, 20, 20)),
-        (("test",), (160, 20, 20)),
-        ((None, None), (320, 40, 40)),
+        ((None,), (140, 20, 40)),
+        (("train",), (140, 20, 40)),
+        (("dev",), (140, 20, 40)),
+        (("test",), (140, 20, 40)),
+        ((None, None), (280, 40, 80)),
     ],
 )
 def test_what_is_lacking_is_divided_off(given_splits: tuple[str | None, ...], expected: tuple[int, int, int]) -> None:
@@ -81,8 +82,8 @@ def test_every_sentence_is_in_exactly_one_split(
         assert [order[s.words] for s in sentences] == sorted(order[s.words] for s in sentences)
     assert splits == split_corpora([whole], seed=seed, by=by)
     if by == "sentence" or not marked or len(sizes) < 10:
-        tenth = max(1, round(len(joined) / 10))
-        assert counts(splits) == (len(joined) - 2 * tenth, tenth, tenth)
+        tenth, fifth = max(1, round(len(joined) / 10)), max(1, round(len(joined) / 5))
+        assert counts(splits) == (len(joined) - tenth - fifth, tenth, fifth)
 
 
 def test_seeds_draw_other_documents_and_sentences() -> None:
@@ -96,23 +97,23 @@ def test_golden_division() -> None:
     # Pinned: a change here would silently change every number measured on a divided treebank.
     splits = split_corpora([corpus([1] * 20)], seed=0)
     assert [s.words[0] for s in splits["dev"]] == ["c-0-0", "c-4-0"]
-    assert [s.words[0] for s in splits["test"]] == ["c-13-0", "c-14-0"]
+    assert [s.words[0] for s in splits["test"]] == ["c-10-0", "c-13-0", "c-14-0", "c-18-0"]
 
 
 def test_huge_documents_go_to_train() -> None:
     splits = split_corpora([corpus([200] + [2] * 50)])
-    assert counts(splits) == (240, 30, 30)
+    assert counts(splits) == (210, 30, 60)
     assert len([s for s in splits["train"] if s.document == "c-0"]) == 200
 
 
 def test_uneven_documents_fall_back_to_sentences() -> None:
     # Nine documents above a tenth leave one small document for two parts.
-    assert counts(split_corpora([corpus([11] * 9 + [1])])) == (80, 10, 10)
+    assert counts(split_corpora([corpus([11] * 9 + [1])])) == (70, 10, 20)
 
 
 def test_few_documents_are_divided_by_sentence() -> None:
     splits = split_corpora([corpus([20] * 9)])
-    assert counts(splits) == (144, 18, 18)
+    assert counts(splits) == (126, 18, 36)
     assert {s.document for s in splits["test"]} & {s.document for s in splits["train"]}
 
 
@@ -123,10 +124,33 @@ def test_two_files_about_the_same_documents_are_divided_alike() -> None:
     assert not {s.document for s in splits["train"]} & {s.document for s in splits["dev"]}
 
 
+def labelled(sizes: list[int], kind: str, split: str | None = None) -> Corpus:
+    """As `corpus`, with a span in every sentence."""
+    plain = corpus(sizes, split, kind)
+    spans = (SpanLabel(((0, 1),), "A", kind),)
+    return replace(plain, sentences=tuple(replace(sentence, spans=spans) for sentence in plain.sentences))
+
+
+def test_files_with_other_span_labels_are_divided_apart() -> None:
+    corpora = [corpus([2] * 50), labelled([1] * 20, "coref"), labelled([1] * 10, "relations")]
+    splits = split_corpora(corpora)
+    for whole in corpora:
+        alone = split_corpora([whole])
+        for split, sentences in splits.items():
+            assert tuple(s for s in sentences if s.words[0].startswith(f"{whole.name}-")) == alone[split]
+
+
+def test_files_that_say_their_split_are_believed_whatever_their_labels() -> None:
+    # The test file holds no label of the second set: it must not be taken for data of another kind, and divided.
+    train = [labelled([1] * 20, "coref", "train"), labelled([1] * 20, "relations", "train")]
+    splits = split_corpora([*train, labelled([1] * 20, "coref2", "dev"), corpus([1] * 20, "test")])
+    assert counts(splits) == (40, 20, 20)
+
+
 @pytest.mark.parametrize(
     ("corpora", "error", "message"),
     [
-        ([corpus([9])], DataError, "9 sentences are too few to divide into 80/10/10 %: at least 10 are needed"),
+        ([corpus([9])], DataError, "9 sentences are too few to divide into 70/10/20 %: at least 10 are needed"),
         ([corpus([9], "train"), corpus([9], "test", "t")], DataError, "90/10 %"),
         ([corpus([20], "train"), corpus([20], None, "u")], DataError, "do not: u.conllu; write train=FILE"),
         ([corpus([20], "train"), corpus([20], "test")], DataError, "the same bytes"),

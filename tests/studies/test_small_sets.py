@@ -84,7 +84,7 @@ def antecedent(sentence: CorpusSentence) -> str:
 @pytest.mark.parametrize("name", ["pronouns.jsonl", "relations.jsonl"])
 def test_span_sets_are_span_pair_tasks_of_unique_texts(name: str) -> None:
     sentences = read_spans(name)
-    assert available_tasks(sentences) == ("spans:targets",)
+    assert available_tasks(sentences) == (f"spans:{name.removesuffix('.jsonl')}",)
     assert len({sentence.words for sentence in sentences}) == len(sentences)
     assert len({sentence.id for sentence in sentences}) == len(sentences)
     for sentence in sentences:
@@ -204,6 +204,16 @@ def test_entailment_pairs_are_well_formed(pairs: list[dict[str, Any]]) -> None:
             assert pair[side].isascii()
     assert len({(pair["premise"], pair["hypothesis"]) for pair in pairs}) == len(pairs)
     assert len({pair["info"]["sent_id"] for pair in pairs}) == len(pairs)
+
+
+def test_entailment_is_read_as_pairs_of_spans(pairs: list[dict[str, Any]]) -> None:
+    sentences = read_spans("entailment.jsonl")
+    for sentence, pair in zip(sentences, pairs, strict=True):
+        ((first, second), label) = sentence.spans[0].spans, sentence.spans[0].label
+        assert " ".join(sentence.words[slice(*first)]) == pair["premise"]
+        assert " ".join(sentence.words[slice(*second)]) == pair["hypothesis"]
+        assert label == pair["label"]
+    assert available_tasks(sentences) == ("spans:entailment",)
 
 
 def test_entailment_is_balanced_for_each_premise_and_hypothesis(pairs: list[dict[str, Any]]) -> None:
