@@ -4,12 +4,14 @@ Run from the repository root::
 
     python benchmarks/bundled_models.py upos  [--data ../shared/data] [--model NAME ...]
     python benchmarks/bundled_models.py cloze [--data ../shared/data] [--model NAME ...]
-    python benchmarks/bundled_models.py shares
+    python benchmarks/bundled_models.py shares [--model NAME ...]
+    python benchmarks/bundled_models.py fp16  --checkpoint RECIPE=FILE ... [--data ../shared/data]
 
 ``upos``: a linear probe for UPOS learns from 2,000 sentences of UD_English-EWT's training part (500 others choose the penalty) and
 is scored on its development part, beside the word type. ``cloze``: gaps in the text that was held out of the models' training,
 mixes tuned on one half of its documents and scored on the other. ``shares``: direction shares of trained models and untrained
-copies on the bundled contexts, all in float64. Each prints one line per number. Exits with 77 (skipped) where the data are absent.
+copies on the bundled contexts, all in float64. ``fp16``: the probe of ``upos`` on the weights of training checkpoints (the
+``checkpoint.safetensors`` of an unfinished folder, copied before the run ends), stored in fp16 and in fp32. Each prints one line per number. Exits with 77 (skipped) where the data are absent.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from extractors import Extractor, load_extractor
 from extractors.registry import KNOWN_MODELS, bundled_word_counts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROOT = Path(__file__).resolve().parent.parent
 SKIPPED = 77
@@ -30,7 +35,16 @@ TEXTS = ("en_books_litbank.txt.gz", "en_openstax.txt.gz", "en_us_speeches.txt.gz
 
 
 def upos(names: list[str], data: Path) -> None:
-    """Accuracy of the best layer, and of the word type."""
+    """Accuracy at every layer, and of the word type."""
+    rows = probed(names, data)
+    word_type = rows[rows["probe"] == "word_type"].iloc[0]
+    print(f"word type {word_type['value']:.4f} [{word_type['low']:.4f}, {word_type['high']:.4f}]")
+    for _, row in rows[rows["layer"].notna() & (rows["part"] == "whole")].iterrows():
+        print(f"{row['model']} layer {row['layer']} {row['value']:.4f} [{row['low']:.4f}, {row['high']:.4f}]")
+
+
+def probed(models: list[str], data: Path) -> pd.DataFrame:
+    """Rows with the accuracy of a UPOS probe, learnt from 2,000 sentences of EWT and scored on its development part."""
     import gzip
 
     import studies
@@ -47,14 +61,42 @@ def upos(names: list[str], data: Path) -> None:
             files.append(f"{split}={path}")
         files.append(f"test={folder / 'en_ewt-ud-dev.conllu'}")
         result = studies.run(
-            model=names, data=files, task=["upos"], untrained=False, control=False, out=Path(temporary) / "run"
+            model=models, data=files, task=["upos"], untrained=False, control=False, out=Path(temporary) / "run"
         )
-    rows = result.results.query("measure == 'accuracy'")
-    word_type = rows[rows["probe"] == "word_type"].iloc[0]
-    print(f"word type {word_type['value']:.4f} [{word_type['low']:.4f}, {word_type['high']:.4f}]")
-    for name in names:
-        for _, row in rows[(rows["model"] == name) & rows["layer"].notna() & (rows["part"] == "whole")].iterrows():
-            print(f"{name} layer {row['layer']} {row['value']:.4f} [{row['low']:.4f}, {row['high']:.4f}]")
+    return result.results.query("measure == 'accuracy'")
+
+
+def half_precision(checkpoints: list[str], data: Path) -> None:
+    """Largest difference that storing weights in fp16 makes to the probe, over layers."""
+    from safetensors import safe_open
+
+    from studies.training.learner import learner_class
+    from studies.training.recipe import read_recipe
+    from studies.training.source import TrainingText
+
+    text = TrainingText([data / "text" / name for name in TEXTS])
+    with tempfile.TemporaryDirectory() as temporary:
+        for given in checkpoints:
+            name, _, file = given.partition("=")
+            recipe = read_recipe(name)
+            learner = learner_class(recipe)(text.material(recipe))
+            with safe_open(file, framework="pt") as weights:
+                for key, parameter in learner.network.named_parameters():
+                    parameter.data.copy_(weights.get_tensor(f"weight/{key}"))
+            models = []
+            for precision in ("float16", "float32"):
+                folder = Path(temporary) / f"{recipe.name}-{precision}"
+                folder.mkdir()
+                learner.export(folder, precision=precision)
+                models.append(str(folder))
+            rows = probed(models, data)
+            rows = rows[rows["layer"].notna()]
+            table = rows.pivot(index=["layer", "part"], columns="model", values="value")
+            for (layer, part), row in table.iterrows():
+                half, full = (row[Path(model).name] for model in models)
+                print(
+                    f"{recipe.name} layer {layer} {part} fp16 {half:.4f} fp32 {full:.4f} difference {half - full:+.4f}"
+                )
 
 
 def cloze(names: list[str], data: Path) -> None:
@@ -127,9 +169,10 @@ def shares(names: list[str]) -> None:
 def main() -> int:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("upos", "cloze", "shares"))
+    parser.add_argument("what", choices=("upos", "cloze", "shares", "fp16"))
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--model", nargs="+", default=list(MODELS))
+    parser.add_argument("--checkpoint", nargs="+", default=[], help="RECIPE=FILE, for fp16")
     options = parser.parse_args()
     if options.what == "shares":
         shares(options.model)
@@ -137,6 +180,9 @@ def main() -> int:
     if not options.data.is_dir():
         print(f"skipped: no data at {options.data}", file=sys.stderr)
         return SKIPPED
+    if options.what == "fp16":
+        half_precision(options.checkpoint, options.data)
+        return 0
     {"upos": upos, "cloze": cloze}[options.what](options.model, options.data)
     return 0
 

@@ -144,8 +144,8 @@ class Learner(ABC):
         """Summed held-out loss of a batch and number of predictions, full softmax; `name` identifies the batch."""
 
     @abstractmethod
-    def export(self, folder: Path) -> list[str]:
-        """Write the model in fp16 in the format of its kind; gives the names of the files."""
+    def export(self, folder: Path, *, precision: str = "float16") -> list[str]:
+        """Write the model in the format of its kind, in ``float16`` or ``float32``; gives the names of the files."""
 
     def held_out(self, words: int | None) -> dict[str, npt.NDArray[np.float64]]:
         """Held-out loss batch by batch, about `words` words of it (None: all): what intervals and paired comparisons start from.

@@ -152,15 +152,17 @@ class ElmoLearner(Learner):
         top, targets = self._top(rows)
         return float(functional.cross_entropy(self.network.softmax(top), targets, reduction="sum")), len(targets)
 
-    def export(self, folder: Path) -> list[str]:
+    def export(self, folder: Path, *, precision: str = "float16") -> list[str]:
         """``options.json``, ``weights.hdf5``, and beside them ``softmax.safetensors``, ``vocabulary.txt`` and ``counts.txt``."""
         from safetensors.torch import save
 
         arrays = arrays_of(self.network.network.state_dict().items())
-        options, weights = write_elmo(folder, elmo_options(self.recipe), arrays, dtype="float16")
+        options, weights = write_elmo(folder, elmo_options(self.recipe), arrays, dtype=precision)
         state = self.network.softmax.state_dict()
         with written_whole(folder / SOFTMAX_FILE) as temporary:
-            temporary.write_bytes(save({key: value.cpu().half().contiguous() for key, value in state.items()}))
+            temporary.write_bytes(
+                save({key: value.cpu().to(getattr(torch, precision)).contiguous() for key, value in state.items()})
+            )
         return [options.name, weights.name, SOFTMAX_FILE, *_write_vocabulary(folder, self.material)]
 
 
@@ -211,9 +213,9 @@ class BilstmMlmLearner(Learner):
         scores, targets = self._scores(rows, masks, name)
         return float(functional.cross_entropy(scores, targets, reduction="sum")), len(targets)
 
-    def export(self, folder: Path) -> list[str]:
+    def export(self, folder: Path, *, precision: str = "float16") -> list[str]:
         """``config.json``, ``model.safetensors``, ``vocabulary.txt`` and ``counts.txt``."""
-        write_model(folder, self._config, self.network.state_dict(), torch.float16)
+        write_model(folder, self._config, self.network.state_dict(), getattr(torch, precision))
         return ["config.json", "model.safetensors", *_write_vocabulary(folder, self.material)]
 
 

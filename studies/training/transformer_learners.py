@@ -80,10 +80,10 @@ class BigptLearner(Learner):
         top, targets = self._tops(rows)
         return float(functional.cross_entropy(self.network.scores(top), targets, reduction="sum")), len(targets)
 
-    def export(self, folder: Path) -> list[str]:
+    def export(self, folder: Path, *, precision: str = "float16") -> list[str]:
         """``config.json``, ``model.safetensors`` and the tokenizer."""
         config = bigpt_config(self.recipe, len(self.material.vocabulary))
-        write_model(folder, config, self.network.state_dict(), torch.float16)
+        write_model(folder, config, self.network.state_dict(), getattr(torch, precision))
         write_tokenizer(self.material.tokenizer, folder, config.n_positions + 1)
         return ["config.json", "model.safetensors", *_TOKENIZER_FILES]
 
@@ -161,13 +161,14 @@ class BertLearner(Learner):
         scores, targets = self._scores(rows, masks, name)
         return float(functional.cross_entropy(scores, targets, reduction="sum")), len(targets)
 
-    def export(self, folder: Path) -> list[str]:
+    def export(self, folder: Path, *, precision: str = "float16") -> list[str]:
         """``config.json``, ``model.safetensors`` and the tokenizer, as `save_pretrained` lays them out."""
         from safetensors.torch import save
 
         network: Any = self.network
         # Tied weights are stored once; transformers ties them again when it reads the folder.
-        stored = {name: tensor.detach().cpu().half().contiguous() for name, tensor in network.named_parameters()}
+        dtype = getattr(torch, precision)
+        stored = {name: tensor.detach().cpu().to(dtype).contiguous() for name, tensor in network.named_parameters()}
         with written_whole(folder / "model.safetensors") as temporary:
             temporary.write_bytes(save(stored, metadata={"format": "pt"}))
         # The configuration names the precision to compute in, not that of the file: readers shall use float32 by default.
