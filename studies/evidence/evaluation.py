@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -165,6 +166,10 @@ class Evaluation:
         frequent = [types[i] for i in np.argsort(-counts, kind="stable") if counts[i]]
         words = [word for word in frequent if word in pieces and any(map(str.isalnum, word))][: settings.candidates]
         sentences, documents = _sentences(material.text.held_out)
+        # Every kind reads as many pieces in one go, two of them for its own markers.
+        pieces_of = (len(alignment.pieces) for alignment in self.piece_reader.align(sentences))
+        fits = [count <= self._pieces.length - 2 for count in pieces_of]
+        sentences, documents = list(compress(sentences, fits)), list(compress(documents, fits))
         return collect_gaps(
             [gap_filler(self.piece_reader)],
             sentences,
