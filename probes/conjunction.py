@@ -44,8 +44,8 @@ DATA = "controlled sentences"
 """Name of the data in the table: the probe brings its own."""
 
 _TOLERANCE = 1e-6
-"""Of the linear fits, relative to the objective. Under a strong penalty a weak parity is worth little: a coarser tolerance
-would take it for nothing, and the path would end before the penalty suits it."""
+"""Of the linear fits, relative to the objective, in choosing the penalty too. Under a strong penalty a weak parity is worth little:
+a coarser tolerance would take it for nothing. For the same reason all penalties are tried."""
 _SUMS = 3
 """Per item and label: bits gained over the training prior, sentences read right, sentences."""
 
@@ -399,6 +399,8 @@ def _linear_logits(
             labels["dev"][:, column],
             penalties=penalties,
             tol=_TOLERANCE,
+            rough=_TOLERANCE,
+            patience=None,
         )
         columns.append(path.probe.decision_function(features["test"]))
     return np.stack(columns, axis=1)

@@ -29,6 +29,8 @@ Codes = npt.NDArray[np.int64]
 PENALTIES = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 """The default penalty path, strongest first."""
 
+_SAME = 1e-9
+"""Losses that differ by less, relatively, are the same: fits that stay where they began differ by rounding."""
 _CHUNK_BYTES = 4_000_000
 """Rows are visited in blocks of about this size, so that a block is still in cache for the gradient."""
 _COVARIANCE_ROWS = 20_000
@@ -253,12 +255,14 @@ def fit_path(
     standardize: bool = True,
     tol: float = 1e-6,
     rough: float = 1e-3,
+    patience: int | None = 1,
     max_iter: int = 1000,
 ) -> PenaltyPath:
     """Choose the penalty on a development set, from strong to weak, each fit starting from the one before.
 
-    The path ends as soon as the development cross-entropy gets worse: along the path it falls and then rises. Choosing needs
-    no exact optima: each fit goes within `rough` of its own, and only that of the chosen penalty goes on to `tol`.
+    Along the path the development cross-entropy falls and then rises, so the path ends once it has got worse. (A fit that stays
+    at zero weights under a strong penalty is not worse, it is the same, and the path goes on.) Choosing needs no exact
+    optima: each fit goes within `rough` of its own, and only that of the chosen penalty goes on to `tol`.
 
     Parameters
     ----------
@@ -275,6 +279,8 @@ def fit_path(
         See `LinearProbe`.
     rough : float
         As `tol`, for the choice of the penalty.
+    patience : int or None
+        Penalties that may be worse than the best one before the path ends; None: try them all.
 
     Returns
     -------
@@ -307,15 +313,17 @@ def fit_path(
     codes = codes.astype(np.int64)
     ordered = sorted(set(penalties), reverse=True)
     first_tol = max(rough, tol) if len(ordered) > 1 else tol
-    best, solutions, losses = 0, list[_Solution](), list[float]()
+    best, worse, solutions, losses = 0, 0, list[_Solution](), list[float]()
     for place, penalty in enumerate(ordered):
         probe = LinearProbe(penalty, standardize=standardize, tol=first_tol, max_iter=max_iter)
         solutions.append(probe._fit_design(design, classes, codes, solutions[-1] if solutions else None))
         losses.append(float(-probe.predict_log_proba(features)[np.arange(len(gold)), gold].mean()))
         if losses[-1] < losses[best]:
             best = place
-        elif place > 0:
-            break
+        elif losses[-1] > losses[best] * (1 + _SAME):
+            worse += 1
+            if worse == patience:
+                break
     if len(ordered) > 1:
         probe = LinearProbe(ordered[best], standardize=standardize, tol=tol, max_iter=max_iter)
         probe._fit_design(design, classes, codes, solutions[best])

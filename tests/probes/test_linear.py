@@ -214,3 +214,26 @@ def test_a_path_needs_penalties_and_matching_lengths():
         fit_path(features, labels, features, labels, penalties=[])
     with pytest.raises(ValueError, match="600 rows of features but 10 labels"):
         fit_path(features, labels[:10], features, labels)
+
+
+def test_the_path_goes_on_where_a_strong_penalty_leaves_the_weights_at_zero() -> None:
+    # What is worth less than the rough tolerance under the strongest penalties gives the same loss again and again, not a worse one.
+    generator = np.random.default_rng(0)
+    y = np.tile([0, 1], 200)
+    X = generator.standard_normal((400, 5))
+    X[:, 0] += 0.8 * (2 * y - 1)
+    path = fit_path(X[:200], y[:200], X[200:], y[200:], standardize=False, penalties=(1e6, 1e5, 1.0, 0.1))
+    assert path.dev_cross_entropy[0] == pytest.approx(path.dev_cross_entropy[1], abs=1e-9)
+    assert path.probe.penalty <= 1.0
+    assert min(path.dev_cross_entropy) < 0.6
+
+
+def test_patience_is_how_many_worse_penalties_are_tried() -> None:
+    generator = np.random.default_rng(1)
+    X, y = generator.standard_normal((200, 40)), np.tile([0, 1], 100)
+    penalties = (1.0, 0.1, 0.01, 0.001, 0.0001)
+    tried = {
+        patience: len(fit_path(X[:100], y[:100], X[100:], y[100:], penalties=penalties, patience=patience).penalties)
+        for patience in (1, 2, None)
+    }
+    assert tried == {1: 2, 2: 3, None: 5}
