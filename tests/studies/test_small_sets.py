@@ -9,11 +9,13 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import studies
 from probes.corpora import CorpusSentence, read_corpus
 from probes.tasks import available_tasks
 
@@ -243,3 +245,26 @@ def test_entailment_has_no_shortcut(pairs: list[dict[str, Any]]) -> None:
     assert max(scores["hypothesis"], scores["premise"], scores["both"]) <= 0.36
     assert scores["negation"] <= 0.45
     assert scores["overlap"] <= 0.50
+
+
+def test_without_data_every_set_is_a_task_and_analyses_read_running_text(tmp_path: Path, tiny_bert: Path) -> None:
+    small = [f"spans:{name}" for name in ("pronouns", "relations", "entailment")]
+    result = studies.run(
+        model=[str(tiny_bert)],
+        task=["upos", *small],
+        analysis=["mask_shift"],
+        layer="last",
+        untrained=False,
+        control=False,
+        resamples=100,
+        out=tmp_path / "run",
+    )
+    table = result.results
+    found = table.dropna(subset=["task"]).groupby("task")["data"].unique().map(list).to_dict()
+    assert found == {"upos": ["sample"], **{name: [name.removeprefix("spans:")] for name in small}}
+    assert set(table[table["kind"] == "analysis"]["data"]) == {"sample"}
+    # A fifth of each set is for test, by whole families.
+    chosen = table[(table["measure"] == "accuracy") & (table["probe"] == "linear")].set_index("task")["n"].to_dict()
+    assert 15 <= chosen["spans:pronouns"] <= 28
+    assert 8 <= chosen["spans:relations"] <= 12
+    assert 40 <= chosen["spans:entailment"] <= 58
