@@ -24,6 +24,7 @@ from analyses.share_comparison import (
 )
 from analyses.share_components import NaturalStatistics, natural_statistics
 from analyses.shares_by_length import SharesByLength, shares_by_length
+from analyses.steps_to_loss import StepsToLoss, steps_to_loss
 from analyses.surviving_states import SurvivingStates, surviving_states
 from analyses.variance import VarianceComponents, two_way_effects, variance_components
 
@@ -43,6 +44,7 @@ __all__ = [
     "NaturalStatistics",
     "ShareComparison",
     "SharesByLength",
+    "StepsToLoss",
     "SurvivingStates",
     "TargetContexts",
     "VarianceComponents",
@@ -70,6 +72,7 @@ __all__ = [
     "shares_by_length",
     "shorten_contexts",
     "spread_over_seeds",
+    "steps_to_loss",
     "surviving_states",
     "two_by_two",
     "two_way_effects",
