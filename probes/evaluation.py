@@ -138,7 +138,8 @@ def evaluate_layers(
     layers : sequence of int
         Layer numbers.
     parts : sequence of str
-        Parts of a layer: ``whole``, ``forward``, ``backward``.
+        Parts of a layer: ``whole``, ``forward``, ``backward``. At layer 0 both halves hold the same word vector, which is read
+        once, as ``whole``.
     pooling, data : str
         How pieces became words, and the name of the data; for the table.
     seed : int
@@ -186,13 +187,16 @@ def evaluate_layers(
     if baselines:
         for probe, measures in _baselines(task, units).items():
             found += [ProbeScore(None, None, probe, None, score) for score in scores(measures, **resampling)]
-    with progress.task(f"{model.name}: probing {task.name}", len(layers) * len(parts)) as running:
-        for layer in layers:
-            for part in parts:
-                vectors = _Vectors.of(task, features, layer, part, model.name)
-                controlled = control and (control_parts is None or part in control_parts)
-                found += _probe_layer(vectors, real, fake if controlled else None, task, units, penalties, resampling)
-                running.advance()
+    # At layer 0 the halves of a concatenated model are no halves: each holds the same word vector.
+    places = [
+        (layer, part) for layer in layers for part in parts if layer > 0 or part == "whole" or "whole" not in parts
+    ]
+    with progress.task(f"{model.name}: probing {task.name}", len(places)) as running:
+        for layer, part in places:
+            vectors = _Vectors.of(task, features, layer, part, model.name)
+            controlled = control and (control_parts is None or part in control_parts)
+            found += _probe_layer(vectors, real, fake if controlled else None, task, units, penalties, resampling)
+            running.advance()
     return ProbeResult(model, task.name, data, pooling, seed, tuple(found))
 
 

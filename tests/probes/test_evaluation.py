@@ -193,6 +193,17 @@ def test_parts_are_slices():
     assert set(table.measure) == {"accuracy", "macro_f1", "cross_entropy", "penalty"}
 
 
+def test_layer_0_has_no_halves():
+    task, features = planted()
+    options = {"layers": [0, 2], "control": False, "baselines": False}
+    table = evaluate(task, features, parts=("whole", "forward", "backward"), **options)
+    assert table[["layer", "part"]].drop_duplicates().to_numpy().tolist() == [
+        [0, "whole"],
+        *([2, part] for part in ("whole", "forward", "backward")),
+    ]
+    assert set(evaluate(task, features, parts=("forward",), **options)["layer"]) == {0, 2}
+
+
 def test_a_probe_that_reads_word_types_is_not_selective():
     """Vectors that name the word type allow the control task as well as any: selectivity near zero or below."""
     task, _ = planted()
