@@ -35,7 +35,7 @@ def attention_figures(results: pd.DataFrame, styles: Mapping[str, Style], first:
             if panels:
                 conditions = values_of(part, "condition")
                 varied = any(name in conditions for name in _VARIANTS)
-                unseen = ("attention_entropy", *(() if varied else (_SHOWN_WITH_VARIANTS,)))
+                unseen = () if varied else (_SHOWN_WITH_VARIANTS,)
                 shown = [name for name in values_of(pick(part, condition="plain"), "measure") if name not in unseen]
                 shown += [name for name in (*_VARIANTS, *_BASELINES) if name in conditions]
                 title = f"Attention of {style.label}" + (f" ({varying})" if varying else "")
@@ -160,8 +160,8 @@ def _variants_caption(rows: pd.DataFrame) -> str:
         curve, other = _defined(whole, condition), _defined(whole, beside)
         if curve:
             top = max(curve)
-            text = f"{_VARIANTS[condition]} reaches {number(curve[top].value, 'words')} words at layer {top}"
-            parts.append(text + (f" ({name}: {number(other[top].value, 'words')})" if top in other else ""))
+            text = f"{_VARIANTS[condition]} reaches {curve[top]} words at layer {top}"
+            parts.append(text + (f" ({name}: {other[top]})" if top in other else ""))
     if not parts:
         return ""
     return (
@@ -200,8 +200,10 @@ def _variants_alt(rows: pd.DataFrame) -> str:
 
 
 def _attention_means(rows: pd.DataFrame, style: Style) -> Any:
-    figure = canvas(4.4)
-    distance, mass = figure.subplots(2, 1, sharex=True)
+    has_entropy = not pick(rows, measure="attention_entropy")["value"].dropna().empty
+    figure = canvas(6.2 if has_entropy else 4.4)
+    grid = figure.subplots(2 + has_entropy, 1, sharex=True)
+    distance, mass = grid[0], grid[1]
     plain, untrained, uniform = (
         pick(rows, condition="plain", weights="trained"),
         pick(rows, condition="plain", weights="untrained"),
@@ -215,28 +217,14 @@ def _attention_means(rows: pd.DataFrame, style: Style) -> Any:
             layers.extend(found)
             draw_curve(axes, found, **look)
 
-    curve(
-        distance,
-        uniform,
-        "attention_distance",
-        colour=NEUTRAL,
-        marker="",
-        line=":",
-        label="uniform attention",
-        faint=True,
-    )
-    curve(
-        distance,
-        untrained,
-        "attention_distance",
-        colour=style.colour,
-        marker=style.marker,
-        line="--",
-        label="untrained",
-        faint=True,
-    )
-    curve(distance, plain, "attention_distance", colour=style.colour, marker=style.marker, label="trained")
-    distance.set_ylim(bottom=0)
+    beside = ((distance, "attention_distance"), *([(grid[2], "attention_entropy")] if has_entropy else []))
+    for axes, measure in beside:
+        curve(axes, uniform, measure, colour=NEUTRAL, marker="", line=":", label="uniform attention", faint=True)
+        curve(
+            axes, untrained, measure, colour=style.colour, marker=style.marker, line="--", label="untrained", faint=True
+        )
+        curve(axes, plain, measure, colour=style.colour, marker=style.marker, label="trained")
+        axes.set_ylim(bottom=0)
     distance.set_ylabel("mean distance, words")
     looks = {
         "left": (DIRECTIONS["left"].colour, "<"),
@@ -257,6 +245,8 @@ def _attention_means(rows: pd.DataFrame, style: Style) -> Any:
             curve(mass, uniform, f"attention_mass_{name}", colour=colour, marker="", line=":", faint=True)
     mass.set_ylim(-0.03, 1.03)
     mass.set_ylabel("share of attention")
+    if has_entropy:
+        grid[2].set_ylabel("entropy, bits")
     panel_title(figure, style.label)
     for axes in (distance, mass):
         if axes.get_legend_handles_labels()[0]:
@@ -271,5 +261,5 @@ def _attention_means(rows: pd.DataFrame, style: Style) -> Any:
             )
     distance.set_title("means over the heads of a layer", pad=18)
     layers = sorted(set(layers)) or [1]
-    layer_axis(mass, list(range(layers[0], layers[-1] + 1)))
+    layer_axis(grid[-1], list(range(layers[0], layers[-1] + 1)))
     return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from analyses.direction_shares import MIX, NORMED_MIX
 from reports.definitions import measure_label
 from reports.tables import Estimate, estimates, joined, named, number, pick, shortened, single, values_of
 
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
 _DIRECTIONS = ("left", "right", "interaction")
 
 
-def share_caption(part: pd.DataFrame, models: Sequence[str], *, control: bool) -> str:
-    """Caption of a direction-share figure: the top layer of every model, and what the marks mean."""
-    tops = []
+def share_caption(
+    part: pd.DataFrame, models: Sequence[str], *, control: bool, mixes: pd.DataFrame, onsets: pd.DataFrame
+) -> str:
+    """Caption of a direction-share figure: the top layer of every model, its mixing onset and mixes, and what the marks mean."""
+    tops, mixed = [], []
     for model in models:
         rows = pick(part, model=model, part="whole", weights="trained")
         curve = _defined(estimates(pick(rows, measure="direction_share_interaction")))
@@ -26,9 +29,24 @@ def share_caption(part: pd.DataFrame, models: Sequence[str], *, control: bool) -
         context = estimates(pick(rows, measure="contextual_share")).get(top)
         text = f"{named(model)} layer {top}: interaction {curve[top]}"
         if context is not None and context.defined:
-            text += f", of a contextual share of {number(context.value)}"
+            text += f", of a contextual share of {context}"
+        onset = single(pick(onsets, model=model, part="whole"))
+        if onset is not None:
+            text += f", mixing onset at layer {onset.value:g}" if onset.defined else ", no mixing onset"
         tops.append(text)
+        found = [
+            single(pick(mixes, model=model, part="whole", condition=name, measure="direction_share_interaction"))
+            for name in (MIX, NORMED_MIX)
+        ]
+        said = [str(one) for one in found if one is not None and one.defined]
+        if len(said) == len(found):
+            mixed.append(f"{named(model)} {said[0]}, layer-normed {said[1]}")
     lead = f"At the top layer: {'; '.join(tops)}. " if tops else ""
+    right = (
+        f" Right of the upright line: the scalar mix of all layers, and of layer-normed layers (LN); interaction: {'; '.join(mixed)}."
+        if mixed
+        else ""
+    )
     counts = sorted({int(n) for n in part["n"].dropna()})
     targets = f" n = {_span(counts)} targets." if counts else ""
     marks = "; dashed, with open markers: the untrained copy" if "untrained" in values_of(part, "weights") else ""
@@ -41,7 +59,7 @@ def share_caption(part: pd.DataFrame, models: Sequence[str], *, control: bool) -
     )
     return (
         f"{lead}Upper row: the three shares, which add up to 1. Middle row: the same with intervals{marks}. "
-        f"Bottom row: how much of the vector's squared distance from the corpus mean is due to the context.{gaps}{targets}"
+        f"Bottom row: how much of the vector's squared distance from the corpus mean is due to the context.{right}{gaps}{targets}"
     )
 
 
@@ -127,10 +145,10 @@ def attention_caption(rows: pd.DataFrame) -> str:
     text = ""
     if not heads.empty:
         ordered = heads.sort_values("value", kind="stable")
-        near, far = ordered.iloc[0], ordered.iloc[-1]
+        (near, far) = ((single(row), row.iloc[0]) for row in (ordered.head(1), ordered.tail(1)))
         text += (
-            f"Of {len(heads)} heads the nearest looks {number(float(near['value']), 'words')} words away (layer {near['layer']}, head {near['head']}), the "
-            f"farthest {number(float(far['value']), 'words')} (layer {far['layer']}, head {far['head']})."
+            f"Of {len(heads)} heads the nearest looks {near[0]} words away (layer {near[1]['layer']}, head {near[1]['head']}), the "
+            f"farthest {far[0]} (layer {far[1]['layer']}, head {far[1]['head']})."
         )
         compared = heads.merge(uniform, on=["layer", "head"], suffixes=("", "_uniform"))
         if not compared.empty:
@@ -146,7 +164,15 @@ def attention_caption(rows: pd.DataFrame) -> str:
     if left and right:
         top = max(left)
         if top in right:
-            text += f" At layer {top}, {number(left[top].value)} of the attention between words goes left and {number(right[top].value)} right."
+            text += f" At layer {top}, {left[top]} of the attention between words goes left and {right[top]} right."
+    entropies = [
+        _defined(estimates(pick(one, measure="attention_entropy", head=None, part="whole")))
+        for one in (plain, pick(rows, condition="uniform", weights="trained"))
+    ]
+    if entropies[0]:
+        top = max(entropies[0])
+        text += f" The entropy of attention, in bits, is {entropies[0][top]} at layer {top}"
+        text += f" (spread evenly: {entropies[1][top]})." if top in entropies[1] else "."
     return (
         text
         + " Heat maps: one cell per head, layers from bottom to top; the two masses share one scale from 0 to 1, the distance scale is the same for "

@@ -40,15 +40,17 @@ def conjunction_figures(results: pd.DataFrame, styles: Mapping[str, Style], firs
     rows = pick(results, measure="conjunction_bits")
     rows = rows[rows["layer"].notna()]
     for index, (part, _, varying) in enumerate(facets(rows, "data", "pooling")):
-        shown, over = _joined_types(part)
+        shown = _joined_types(part)
+        over = values_of(part, "condition")
         panels: list[Panel] = []
-        top = 1.08 * max([0.1, *(float(x) for x in shown["high"].dropna())])
-        bottom = min([-0.05, *(float(x) - 0.03 for x in shown["value"].dropna())])
+        drawn = pick(shown, part="whole")
+        bounds = [float(x) for column in ("value", "low", "high") for x in drawn[column].dropna()]
+        limits = min([-0.05, *(bound - 0.03 for bound in bounds)]), 1.08 * max([0.1, *bounds])
         for model, style in styles.items():
             own = pick(shown, model=model, part="whole")
             if not own.empty:
                 name = panel_name(first + index, len(panels) + 1, "conjunction-probe", model)
-                drawing = _model_panel(own, style, (max(bottom, -0.6), top))
+                drawing = _model_panel(own, _shared_types(part, model), style, limits)
                 panels.append(Panel(name, style.label, _alt(own, model), as_svg(drawing)))
         if not panels:
             continue
@@ -59,24 +61,72 @@ def conjunction_figures(results: pd.DataFrame, styles: Mapping[str, Style], firs
             first + index,
             "conjunction",
             "What a linear reader gets of a left and a right cue together" + (f" ({varying})" if varying else ""),
-            _caption(shown, list(styles), over),
+            _caption(shown, list(styles), _types_told(part, list(styles))),
             ("conjunction_bits", *over),
             tuple(panels),
         )
 
 
-def _joined_types(part: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The rows over all cue types, or of the only one there is; and which cue types these are."""
-    types = values_of(part, "condition")
-    together = pick(part, condition=None)
-    return (pick(part, condition=types[0]) if together.empty and types else together), types
+def _types(part: pd.DataFrame, model: str, weights: str) -> list[str]:
+    """The cue types on which a model's vectors were read."""
+    return values_of(pick(part, model=model, weights=weights), "condition")
+
+
+def _joined_types(part: pd.DataFrame) -> pd.DataFrame:
+    """Of every model and its untrained copy the rows over all of its cue types, or of the only one there is."""
+    import pandas as pd
+
+    found = []
+    for _, own in part.groupby(["model", "weights"], sort=False, dropna=False):
+        together, types = pick(own, condition=None), values_of(own, "condition")
+        found.append(pick(own, condition=types[0]) if together.empty and types else together)
+    return pd.concat(found)
+
+
+def _shared_types(part: pd.DataFrame, model: str) -> dict[str, dict[int, float]]:
+    """Reader -> layer -> parity in the trained model over the cue types of its untrained copy, if it was read on more of them.
+
+    Bits over several types are those of the types, weighted by their items: the same number as over all these items at once. An
+    interval does not follow from those of the types.
+    """
+    types = _types(part, model, "untrained")
+    if not types or set(types) == set(_types(part, model, "trained")):
+        return {}
+    rows = pick(part, model=model, weights="trained", part="whole", task="cues:xor", condition=types)
+    found: dict[str, dict[int, float]] = {}
+    for reader in values_of(rows, "probe"):
+        for layer in sorted(values_of(rows, "layer")):
+            cells = pick(rows, probe=reader, layer=layer)
+            if len(cells) == len(types) and cells["value"].notna().all():
+                items = cells["n"].astype(float)
+                mean = (cells["value"].astype(float) * items).sum() / items.sum()
+                found.setdefault(str(reader), {})[int(layer)] = float(mean)
+    return found
+
+
+def _types_told(part: pd.DataFrame, models: list[str]) -> str:
+    """Which cue types the vectors were read on, and what that means for comparing trained models with their copies."""
+    trained, copies = (
+        list(dict.fromkeys(name for model in models for name in _types(part, model, weights)))
+        for weights in ("trained", "untrained")
+    )
+    if not trained or not copies or set(trained) == set(copies):
+        return f" Cues: {joined(trained or copies)}." if trained or copies else ""
+    text = f" Cues: {joined(trained)}; of untrained copies {joined(copies)} alone"
+    if any(_shared_types(part, model).get("linear") for model in models):
+        text += (
+            ", to be compared with the thin line, the trained model’s parity over these same cues (without an interval)"
+        )
+    return text + "."
 
 
 def _curve(rows: pd.DataFrame) -> dict[int, Estimate]:
     return {layer: one for layer, one in estimates(rows).items() if one.defined}
 
 
-def _model_panel(rows: pd.DataFrame, style: Style, limits: tuple[float, float]) -> Any:
+def _model_panel(
+    rows: pd.DataFrame, shared: Mapping[str, Mapping[int, float]], style: Style, limits: tuple[float, float]
+) -> Any:
     main = trained_or_all(rows)
     copy = pick(rows, weights="untrained") if not pick(rows, weights="trained").empty else rows.head(0)
     readers = [reader for reader in _READERS if not pick(main, probe=reader).empty]
@@ -96,6 +146,15 @@ def _model_panel(rows: pd.DataFrame, style: Style, limits: tuple[float, float]) 
             draw_curve(
                 axes, other, colour=look.colour, marker=look.marker, line="--", label="XOR, untrained", faint=True
             )
+            same = shared.get(reader, {})
+            if same:
+                axes.plot(
+                    list(same),
+                    list(same.values()),
+                    color=_LOOKS["cues:xor"].colour,
+                    linewidth=0.9,
+                    label="XOR, same cues",
+                )
         axes.axhline(0, color="#8C8C8C", linewidth=0.8, zorder=1)
         axes.set_ylim(*limits)
         axes.set_ylabel(_READERS[reader])
@@ -161,7 +220,7 @@ def _verdict(one: Estimate) -> str:
     return "present" if one.low > 0 else "undecided"
 
 
-def _caption(rows: pd.DataFrame, models: list[str], types: list[str]) -> str:
+def _caption(rows: pd.DataFrame, models: list[str], kinds: str) -> str:
     tops = []
     for model in models:
         found = _top(rows, model)
@@ -171,14 +230,13 @@ def _caption(rows: pd.DataFrame, models: list[str], types: list[str]) -> str:
         parity = cells["linear", "cues:xor"]
         text = f"{named(model)} layer {layer}: parity {parity} ({_verdict(parity)})"
         if ("linear", "cues:and") in cells:
-            text += f", both cues {number(cells['linear', 'cues:and'].value)}"
+            text += f", both cues {cells['linear', 'cues:and']}"
         if ("mlp", "cues:xor") in cells:
-            text += f", parity by the perceptron {number(cells['mlp', 'cues:xor'].value)}"
+            text += f", parity by the perceptron {cells['mlp', 'cues:xor']}"
         tops.append(text)
     lead = f"Bits for a linear reader at the top layer: {'; '.join(tops)}. " if tops else ""
     n = units_counted(rows, "items of four sentences")
     copies = " Dashed, open markers: parity in the untrained copy." if not pick(rows, weights="untrained").empty else ""
-    kinds = f" Cues: {joined(types)}." if types else ""
     return (
         f"{lead}At most 1 bit, for both cues 0.811; all models share a scale. A concatenation of two one-directional models has no parity for a linear "
         f"reader; a perceptron may find it there too. None: upper bound under {ZERO}; present: not none, and lower bound above 0."

@@ -82,7 +82,7 @@ def _limits(part: pd.DataFrame) -> tuple[float, float]:
     rows = pick(part, measure="neighbour_bits")
     rows = rows[(rows["offset"] != 0).fillna(False).to_numpy(dtype=bool)]
     bounds = [float(x) for column in ("value", "low", "high") for x in rows[column].dropna()]
-    return max(-1.0, min([0.0, *(1.08 * bound for bound in bounds)])), 1.08 * max([0.05, *bounds])
+    return min([0.0, *(1.08 * bound for bound in bounds)]), 1.08 * max([0.05, *bounds])
 
 
 def _profile_panel(lines: list[tuple[str, Profile]], static: Profile, model: str, limits: tuple[float, float]) -> Any:
@@ -188,7 +188,7 @@ def _caption(part: pd.DataFrame, models: list[str]) -> str:
     tops = []
     for model, layer, found in _tops(part, models):
         sides = [
-            f"{side} {number(found[f'neighbour_bits_{side}'].value)}"
+            f"{side} {found[f'neighbour_bits_{side}']}"
             for side in ("left", "right")
             if f"neighbour_bits_{side}" in found
         ]

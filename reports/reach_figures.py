@@ -215,11 +215,13 @@ def _caption(part: pd.DataFrame, models: list[str], length: Any) -> str:
         estimator = _SUBSTITUTION if not pick(rows, condition=_SUBSTITUTION).empty else _GRADIENT
         found = {measure: single(pick(rows, measure=measure, condition=estimator)) for measure in _SUMMARIES}
         text = f"{named(model)} layer {layer}: left mass {found['reach_mass_left']}, mean distance {found['reach_distance']} words"
-        radius, agreement = found["reach_radius_90"], single(pick(rows, measure="reach_agreement"))
-        if radius is not None and radius.defined:
-            text += f", nine tenths within {radius.value:.0f} words"
+        for measure, what in (("reach_radius_50", "half"), ("reach_radius_90", "nine tenths")):
+            radius = found[measure]
+            if radius is not None and radius.defined:
+                text += f", {what} within {_whole(radius)} words"
+        agreement = single(pick(rows, measure="reach_agreement"))
         if agreement is not None and agreement.defined:
-            text += f", rank agreement with gradients {number(agreement.value)}"
+            text += f", rank agreement with gradients {agreement}"
         tops.append(text)
     lead = f"At the top layer: {'; '.join(tops)}. " if tops else ""
     substituted, differentiated = (not pick(part, condition=name).empty for name in (_SUBSTITUTION, _GRADIENT))
@@ -230,14 +232,18 @@ def _caption(part: pd.DataFrame, models: list[str], length: Any) -> str:
             "altogether). "
         )
     if differentiated:
-        text += (
-            "Diamonds: squared gradients (1: all context words together); the two are compared in order, not in size. "
-        )
+        text += "Diamonds: gradient norms (1: all context words together); the two are compared in order, not in size. "
     if not pick(part, weights="untrained").empty and not pick(part, weights="trained").empty:
         text += "Dashes: the untrained copy. "
     n = units_counted(part, "targets")
     words = f" Contexts have {int(length)} words on each side; nothing can lie farther." if length is not None else ""
     return f"{lead}{text}The word itself is left out; layers that do not vary with the context are not drawn.{words}{n}"
+
+
+def _whole(one: Estimate) -> str:
+    """A whole number of words with its interval; over seeds it may be none."""
+    text = f"{one.value:g}"
+    return text + (f" [{one.low:g}, {one.high:g}]" if one.bounded else "")
 
 
 def _alt(part: pd.DataFrame, model: str) -> str:

@@ -29,8 +29,9 @@ _ALL = (
     Section(
         "conjunction",
         "Two cues at once",
-        "Whether a linear reader finds, in the vector of the word between them, what only a left and a right cue together say. Which of two "
-        "cues differ (their parity) cannot be read linearly from two one-sided summaries side by side, whatever they hold.",
+        "Whether a linear reader finds, in the vector of the word between them, what only a left and a right cue together say. All four "
+        "combinations of the cues come equally often. Then whether the two cues differ (their parity) cannot be read "
+        "linearly from two one-sided summaries side by side, whatever they hold.",
         "The sentences with two cues are made by rule, in English.",
     ),
     Section(

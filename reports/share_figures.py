@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from analyses.direction_shares import MIX, NORMED_MIX
 from reports.captions import share_alt, share_caption
 from reports.drawing import (
     MANY_LAYERS,
@@ -21,7 +22,7 @@ from reports.drawing import (
 )
 from reports.palette import DIRECTIONS, NEUTRAL, Style
 from reports.summary import CONTROL
-from reports.tables import Estimate, estimates, pick
+from reports.tables import Estimate, estimates, pick, single, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,12 +31,22 @@ if TYPE_CHECKING:
 HALVES = ("whole", "forward", "backward")
 """Parts with a panel; of other modes than crossed the whole vectors alone."""
 
+MIXES = {MIX: "mix", NORMED_MIX: "mix\nLN"}
+"""Condition of a mix of all layers -> its tick."""
+
+ONSET = "mixing_onset"
+
 
 def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int) -> Iterator[DrawnFigure]:
     """One figure for each sampling mode, data set and pooling, numbered from `first`."""
+    import pandas as pd
+
     names = [f"direction_share_{direction}" for direction in DIRECTIONS]
     rows = pick(results, kind="analysis", measure=[*names, "contextual_share"])
-    # Scalar mixes have no layer; word classes and lengths of context have figures of their own.
+    # Scalar mixes have no layer and stand to the right of the layers they mix.
+    mixes = pick(rows, condition=list(MIXES), layer=None, weights="trained")
+    onsets = pick(results, measure=ONSET, condition="crossed", weights="trained")
+    # Word classes and lengths of context have figures of their own.
     rows = rows[rows["layer"].notna() & rows["task"].isna() & rows["length"].isna()]
     # The control is a line in the figure of the shares that it is made of, not a figure of its own.
     additive = pick(rows, condition=CONTROL)
@@ -51,10 +62,13 @@ def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
         ]
         if not columns:
             continue
-        scale = _share_scale(part)
         control = additive.head(0) if key["condition"] != "crossed" else additive
+        mixed, onset = (frame if key["condition"] == "crossed" else frame.head(0) for frame in (mixes, onsets))
         if key["data"] is not None:
-            control = pick(control, data=key["data"])
+            control, mixed, onset = (pick(frame, data=key["data"]) for frame in (control, mixed, onset))
+        if key["pooling"] is not None:
+            mixed, onset = (pick(frame, pooling=key["pooling"]) for frame in (mixed, onset))
+        scale = _share_scale(pd.concat([part, mixed]) if len(mixed) else part)
         panels = tuple(
             Panel(
                 panel_name(first + index, place, "direction-shares", model, half, str(key["condition"] or "")),
@@ -64,6 +78,7 @@ def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
                     _share_panel(
                         pick(part, model=model, part=half),
                         pick(control, model=model, part=half),
+                        pick(mixed, model=model, part=half),
                         styles[model],
                         half,
                         scale,
@@ -79,12 +94,14 @@ def share_figures(results: pd.DataFrame, styles: Mapping[str, Style], first: int
             "contextual_share",
             *([condition] if isinstance(condition, str) else []),
             *([CONTROL] if not control.empty else []),
+            *values_of(mixed, "condition"),
+            *([] if onset.empty else [ONSET]),
         )
         yield DrawnFigure(
             first + index,
             "directions",
             title,
-            share_caption(part, list(styles), control=not control.empty),
+            share_caption(part, list(styles), control=not control.empty, mixes=mixed, onsets=onset),
             measures,
             panels,
         )
@@ -107,7 +124,12 @@ def _share_scale(part: pd.DataFrame) -> tuple[float, float, float]:
 
 
 def _share_panel(
-    rows: pd.DataFrame, control: pd.DataFrame, style: Style, half: str, scale: tuple[float, float, float]
+    rows: pd.DataFrame,
+    control: pd.DataFrame,
+    mixed: pd.DataFrame,
+    style: Style,
+    half: str,
+    scale: tuple[float, float, float],
 ) -> Any:
     trained = pick(rows, weights="trained")
     main = trained if not trained.empty else pick(rows, weights="untrained")
@@ -166,8 +188,35 @@ def _share_panel(
         axes[2].set_ylim(0 if scale[2] > 0 else None, scale[2])
         axes[2].set_ylabel("contextual\nshare")
     layer_axis(axes[-1], layers)
+    if not mixed.empty:
+        _draw_mixes(axes, mixed, style, layers)
     figure.align_ylabels(list(axes))
     return figure
+
+
+def _draw_mixes(axes: Any, mixed: pd.DataFrame, style: Style, layers: list[int]) -> None:
+    """Put the shares of the mixes of all layers to the right of the layers, behind a line."""
+    step = max(1, round(len(layers) / 9))
+    places = {layers[-1] + 1 + step * (index + 1): name for index, name in enumerate(MIXES)}
+    shares: dict[str, dict[int, Estimate]] = {direction: {} for direction in DIRECTIONS}
+    for place, name in places.items():
+        here = pick(mixed, condition=name)
+        for direction, look in DIRECTIONS.items():
+            one = single(pick(here, measure=f"direction_share_{direction}"))
+            if one is not None and one.defined:
+                shares[direction][place] = one
+                draw_curve(axes[1], {place: one}, colour=look.colour, marker=look.marker)
+        context = single(pick(here, measure="contextual_share"))
+        if len(axes) > 2 and context is not None and context.defined:
+            draw_curve(axes[2], {place: context}, colour=style.colour, marker=style.marker)
+    _stack(axes[0], [*layers, *places], shares)
+    for row in axes:
+        row.axvline(layers[-1] + 0.5 + step / 2, color=NEUTRAL, linewidth=0.7)
+    ticks = [int(tick) for tick in axes[-1].get_xticks()]
+    axes[-1].set_xticks([*ticks, *places], labels=[*map(str, ticks), *MIXES.values()])
+    for label in axes[-1].get_xticklabels()[len(ticks) :]:
+        label.set_fontsize(7)
+    axes[-1].set_xlim(layers[0] - 0.6, max(places) + 0.5 + step / 4)
 
 
 def _stack(axes: Any, layers: list[int], curves: Mapping[str, Mapping[int, Estimate]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from analyses.shares_by_length import BY_LENGTH
 from reports.definitions import measure_label
 from reports.drawing import DrawnFigure, Panel, as_svg, canvas, draw_curve, facets, layer_axis, panel_name, panel_title
 from reports.palette import DIRECTIONS, NEUTRAL, Style
-from reports.tables import Estimate, estimates, joined, named, pick, single, values_of
+from reports.tables import Estimate, estimates, joined, named, pick, single, units_counted, values_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,44 +33,86 @@ def share_variant_figures(results: pd.DataFrame, styles: Mapping[str, Style], fi
 
 
 def _by_class(results: pd.DataFrame, styles: Mapping[str, Style], first: int) -> Iterator[DrawnFigure]:
-    rows = pick(results, measure=_INTERACTION, condition=BY_CLASS, task=list(_CLASSES), weights="trained")
-    for index, (part, _, varying) in enumerate(facets(rows, "data", "pooling")):
+    every = pick(results, measure=_INTERACTION, condition=BY_CLASS, weights="trained")
+    for index, (part, _, varying) in enumerate(facets(every, "data", "pooling")):
+        classes = pick(part, task=list(_CLASSES))
+        tagged = {model: _by_tag(pick(part, model=model)) for model in styles}
+        tag_limits = _limits([one for tags in tagged.values() for one in tags.values()])
         panels: list[Panel] = []
         tops = []
         for model, style in styles.items():
             curves = {name: _defined(pick(part, model=model, task=name)) for name in _CLASSES}
             if not all(curves.values()):
                 continue
-            drawing = _class_panel(curves, style, _bounds(part))
+            drawing = _class_panel(curves, tagged[model], style, _bounds(classes), tag_limits)
             top = max(curves["content"])
             ends = [f"{curves[name][top]} for {name} words" for name in _CLASSES if top in curves[name]]
-            counts = [f"{curves[name][top].n} {name} words" for name in _CLASSES if top in curves[name]]
-            tops.append((f"{named(model)} layer {top}: {' and '.join(ends)}", counts))
+            tops.append(f"{named(model)} layer {top}: {' and '.join(ends)}")
             alt = f"Interaction share of {named(model)} by layer and class of the target word. Layer {top}: {joined(ends)}."
             name = panel_name(first + index, len(panels) + 1, "word-class", model)
             panels.append(Panel(name, style.label, alt, as_svg(drawing)))
         if panels:
-            caption = (
-                f"At the top layer: {'; '.join(text for text, _ in tops)}. n = {joined(tops[0][1])}; few words of a class make wide "
-                "intervals."
-            )
+            counts = [units_counted(pick(classes, task=name), f"{name} words").strip(" .") for name in _CLASSES]
+            caption = f"At the top layer: {'; '.join(tops)}. {joined(list(filter(None, counts)))}."
+            if any(tagged.values()):
+                caption += (
+                    " Lower row: by part of speech (UPOS) at the top layer, with the number of target words; an interval over two or three "
+                    "words says little."
+                )
             title = "Interaction share by class of the target word" + (f" ({varying})" if varying else "")
             yield DrawnFigure(first + index, "directions", title, caption, (_INTERACTION, BY_CLASS), tuple(panels))
 
 
-def _class_panel(curves: Mapping[str, Mapping[int, Estimate]], style: Style, bounds: tuple[float, float]) -> Any:
-    figure = canvas(3.0)
-    axes = figure.subplots()
+def _by_tag(rows: pd.DataFrame) -> dict[str, Estimate]:
+    """UPOS tag -> estimate at the top layer of a model, in the order of their numbers of words."""
+    layers = rows["layer"].dropna()
+    if layers.empty:
+        return {}
+    here = pick(rows, layer=int(layers.max()))
+    tags = [tag for tag in values_of(here, "task") if tag not in _CLASSES]
+    found = {tag: one for tag in tags if (one := single(pick(here, task=tag))) is not None and one.defined}
+    return dict(sorted(found.items(), key=lambda item: (-(item[1].n or 0), item[0])))
+
+
+def _class_panel(
+    curves: Mapping[str, Mapping[int, Estimate]],
+    tags: Mapping[str, Estimate],
+    style: Style,
+    limits: tuple[float, float],
+    tag_limits: tuple[float, float],
+) -> Any:
+    figure = canvas(4.7 if tags else 3.0)
+    grid = figure.subplots(1 + bool(tags), 1, squeeze=False)[:, 0]
+    axes = grid[0]
     looks = {"content": (style.colour, style.marker, "-", False), "function": (NEUTRAL, "s", "--", True)}
     for name, curve in curves.items():
         colour, marker, line, faint = looks[name]
         draw_curve(axes, curve, colour=colour, marker=marker, line=line, label=f"{name} words", faint=faint)
-    axes.set_ylim(*bounds)
+    axes.set_ylim(*limits)
     axes.set_ylabel("interaction share")
     panel_title(figure, style.label)
     _legend_above(axes)
     layers = sorted({layer for curve in curves.values() for layer in curve})
     layer_axis(axes, list(range(layers[0], layers[-1] + 1)))
+    if tags:
+        places = dict(enumerate(tags.values()))
+        bounded = {place: one for place, one in places.items() if one.bounded}
+        colour, lower = style.colour, grid[1]
+        lower.plot(
+            list(places), [one.value for one in places.values()], linestyle="", marker=style.marker, color=colour
+        )
+        lower.vlines(
+            list(bounded),
+            [o.low for o in bounded.values()],
+            [o.high for o in bounded.values()],
+            color=colour,
+            linewidth=1.0,
+        )
+        names = [tag if one.n is None else f"{tag} {one.n}" for tag, one in tags.items()]
+        lower.set_xticks(list(places), labels=names, rotation=90, fontsize=7)
+        lower.set_xlim(-0.6, len(tags) - 0.4)
+        lower.set_ylim(*tag_limits)
+        lower.set_ylabel(f"share, layer {layers[-1]}")
     return figure
 
 
@@ -150,11 +193,10 @@ def _comparisons(results: pd.DataFrame, styles: Mapping[str, Style], first: int)
         if not found:
             continue
         texts = [f"{label}: {one}" for label, one in found]
-        apart = [label for label, one in found if one.bounded and (one.low > 0 or one.high < 0)]
         counts = sorted({one.n for _, one in found if one.n is not None})
         caption = (
             f"Differences of interaction shares at the top layer, on the same target words and contexts. {'; '.join(texts)}. "
-            + (f"Intervals without 0: {joined(apart)}. " if apart else "Every interval holds 0. ")
+            + _about_0(found)
             + f"n = {joined([str(n) for n in counts])} targets."
         )
         alt = f"Differences of interaction shares with intervals. {'; '.join(texts)}."
@@ -165,6 +207,14 @@ def _comparisons(results: pd.DataFrame, styles: Mapping[str, Style], first: int)
         yield DrawnFigure(
             first + index, "directions", title + (f" ({varying})" if varying else ""), caption, shown, (panel,)
         )
+
+
+def _about_0(found: Sequence[tuple[str, Estimate]]) -> str:
+    """Which intervals lie off 0; that all hold it only where there is an interval for each."""
+    apart = [label for label, one in found if one.bounded and (one.low > 0 or one.high < 0)]
+    unbounded = [label for label, one in found if not one.bounded]
+    text = f"Intervals without 0: {joined(apart)}. " if apart else "" if unbounded else "Every interval holds 0. "
+    return text + (f"No interval: {joined(unbounded)}. " if unbounded else "")
 
 
 def _has_effects(part: pd.DataFrame) -> bool:
@@ -223,7 +273,15 @@ def _over_lengths(rows: pd.DataFrame) -> dict[int, Estimate]:
 
 def _bounds(rows: pd.DataFrame) -> tuple[float, float]:
     """Limits that all panels share."""
-    found = [float(x) for column in ("value", "low", "high") for x in rows[column].dropna()]
+    return _around([float(x) for column in ("value", "low", "high") for x in rows[column].dropna()])
+
+
+def _limits(found: Sequence[Estimate]) -> tuple[float, float]:
+    """Limits that hold all of some estimates with their intervals."""
+    return _around([x for one in found for x in (one.value, one.low, one.high) if not math.isnan(x)])
+
+
+def _around(found: Sequence[float]) -> tuple[float, float]:
     return min([-0.03, *(bound - 0.02 for bound in found)]), max([0.1, *(bound + 0.02 for bound in found)])
 
 

@@ -256,11 +256,6 @@ def _growth(results: pd.DataFrame, model: str, verdicts: list[LayerVerdict]) -> 
     return Statement(model, claim, evidence, UNDECIDED, "the slope's interval holds 0")
 
 
-def mixing_onset(verdicts: list[LayerVerdict]) -> int | None:
-    """The first layer at which the interaction is present."""
-    return next((verdict.layer for verdict in verdicts if verdict.verdict == "present"), None)
-
-
 def main_measure(results: pd.DataFrame, task: str) -> str | None:
     """The measure that stands for a task: span F1 for span tasks, else accuracy, else what there is."""
     rows = pick(results, kind="probe", task=task, condition=None)

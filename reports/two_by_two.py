@@ -145,7 +145,13 @@ def _effects_table(results: pd.DataFrame) -> Table | None:
 
 
 def _sentences(results: pd.DataFrame, models: Mapping[Cell, str], tops: Mapping[Cell, _Top]) -> list[str]:
-    depth, architecture = (_effect(results, measure, _SHARE) for measure in EFFECTS[:2])
+    """What the four cells and their effects say.
+
+    A cause is named only if both deep models mix the sides, no shallow one does, and the effect of the directionality is
+    larger than the effect of the architecture and than the interaction of the two, intervals apart. Otherwise it is said what
+    the cells show and no more.
+    """
+    depth, architecture, both = (_effect(results, measure, _SHARE) for measure in EFFECTS)
     parts = []
     for direction in DIRECTIONALITIES:
         cells = [(name, direction) for name in ARCHITECTURES]
@@ -155,11 +161,11 @@ def _sentences(results: pd.DataFrame, models: Mapping[Cell, str], tops: Mapping[
     sentences = [f"The interaction share at the top layer: {'; '.join(parts)}."]
     if depth is None or architecture is None or not (depth.bounded and architecture.bounded):
         return sentences
-    size = sorted(abs(bound) for bound in (architecture.low, architecture.high))
+    outweighs = _outweighs(depth, architecture)
     which = ": on these numbers neither outweighs the other"
-    if depth.low > size[1]:
+    if outweighs:
         which = "; the first outweighs the second, intervals apart"
-    elif architecture.low * architecture.high > 0 and size[0] > max(abs(depth.low), abs(depth.high)):
+    elif _outweighs(architecture, depth):
         which = "; the second outweighs the first, intervals apart"
     sentences.append(
         f"Reading both sides in every layer changes it by {depth} on average, being a Transformer by {architecture}{which}."
@@ -171,13 +177,33 @@ def _sentences(results: pd.DataFrame, models: Mapping[Cell, str], tops: Mapping[
             for name, top in zip(ARCHITECTURES, deep, strict=True)
             if top.verdict == "present"
         ]
-        if len(present) == 2:
+        if len(present) == 2 and outweighs and both is not None and both.bounded and _outweighs(depth, both):
+            rest = "not the Transformer" if architecture.low <= 0 <= architecture.high else "more than the Transformer"
             sentences.append(
                 "Both deep models mix the sides and neither shallow one does, whatever they are built of: the cause is what a "
-                "layer may read and what it is trained to predict, not the Transformer."
+                f"layer may read and what it is trained to predict, {rest}."
+            )
+        elif len(present) == 2:
+            matters = ""
+            if both is not None and both.bounded and both.low * both.high > 0:
+                matters = f" The two effects depend on each other (their interaction: {both})."
+            sentences.append(
+                "Both deep models mix the sides and neither shallow one does; what they are built of counts too much here to name "
+                f"one cause (effect of the architecture {architecture}).{matters}"
             )
         elif present:
             sentences.append(
                 f"Of the deep models only {present[0]} mixes the sides beyond doubt, and neither shallow one does."
             )
+    sentences.append(
+        "Each cell is one model from one training seed; the intervals are over target words and hold nothing of what another "
+        "seed would change."
+    )
     return sentences
+
+
+def _outweighs(one: Estimate, other: Estimate) -> bool:
+    """Whether one effect is larger than another in absolute value, intervals apart."""
+    if one.low * one.high <= 0:
+        return False
+    return min(abs(one.low), abs(one.high)) > max(abs(other.low), abs(other.high))

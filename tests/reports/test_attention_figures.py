@@ -16,7 +16,7 @@ from reports.palette import model_styles, theme
 DISTANCES = {"plain": 3.0, "uniform": 5.5, "norm-weighted": 2.25, "rollout": 1.5, "rollout uniform": 4.5}
 
 
-def table(synthetic: ModuleType, *, towers: bool = False, variants: bool = True) -> pd.DataFrame:
+def table(synthetic: ModuleType, *, towers: bool = False, variants: bool = True, entropy: bool = False) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     lines = (
         [("forward", 0), ("forward", 1), ("backward", 2), ("backward", 3)] if towers else [("whole", 0), ("whole", 1)]
@@ -57,6 +57,11 @@ def table(synthetic: ModuleType, *, towers: bool = False, variants: bool = True)
                         **synthetic.interval(0.9 - left, 0.01),
                     },
                 ]
+                if entropy:
+                    bits = {"plain": 1.75, "uniform": 2.5}.get(condition, 2.25) + layer / 8
+                    rows.append(
+                        {**base, "measure": "attention_entropy", "unit": "bits", **synthetic.interval(bits, 0.125)}
+                    )
     return tidy(rows)
 
 
@@ -72,8 +77,8 @@ def test_the_readings_are_drawn_side_by_side_and_told(synthetic: ModuleType) -> 
     drawing = figure.panels[-1].svg.decode()
     for label in ("plain", "norm-weighted", "rollout", "rollout, uniform", "signed distance, words"):
         assert f">{label}<" in drawing
-    assert "norm-weighted reaches 2.50 words at layer 2 (plain maps: 3.25)" in figure.caption
-    assert "rollout reaches 1.75 words at layer 2 (uniform: 4.75)" in figure.caption
+    assert "norm-weighted reaches 2.50 [2.40, 2.60] words at layer 2 (plain maps: 3.25 [3.15, 3.35])" in figure.caption
+    assert "rollout reaches 1.75 [1.65, 1.85] words at layer 2 (uniform: 4.75 [4.65, 4.85])" in figure.caption
     assert "Two models" not in figure.caption
     assert "rollout: layer 1 1.62, layer 2 1.75" in figure.panels[-1].alt
     wanted = {"rollout", "rollout uniform", "norm-weighted", "uniform", "attention_signed_distance"}
@@ -91,7 +96,23 @@ def test_without_variants_nothing_is_said_of_them(synthetic: ModuleType, towers:
 def test_layers_of_two_towers_are_over_both_and_heads_are_told_apart(synthetic: ModuleType) -> None:
     figure = drawn(table(synthetic, towers=True))
     assert "heads 0 to 1 of the left-to-right one and 2 to 3 of the right-to-left one" in figure.caption
-    assert "norm-weighted reaches 2.50 words at layer 2" in figure.caption
-    assert "At layer 2, 0.450 of the attention between words goes left and 0.450 right." in figure.caption
+    assert "norm-weighted reaches 2.50 [2.40, 2.60] words at layer 2" in figure.caption
+    assert (
+        "At layer 2, 0.450 [0.440, 0.460] of the attention between words goes left and 0.450 [0.440, 0.460] right."
+        in figure.caption
+    )
     assert "layer 2 3.25" in figure.panels[0].alt
     assert ">head (0 to 1 left-to-right, 2 to 3 right-to-left)<" in figure.panels[0].svg.decode()
+
+
+def test_entropy_is_drawn_beside_that_of_uniform_attention(synthetic: ModuleType) -> None:
+    plain = drawn(table(synthetic, variants=False))
+    assert b"entropy" not in plain.panels[-1].svg
+    assert "entropy" not in plain.caption
+    figure = drawn(table(synthetic, variants=False, entropy=True))
+    assert b">entropy, bits<" in figure.panels[-1].svg
+    assert (
+        "The entropy of attention, in bits, is 2.000 [1.875, 2.125] at layer 2 (spread evenly: 2.750 [2.625, 2.875])."
+        in figure.caption
+    )
+    assert "attention_entropy" in figure.measures

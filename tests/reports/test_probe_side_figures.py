@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from extractors.foundation.results import tidy
+from reports import conjunction_figures as conjunction_figures_module
+from reports import neighbour_figures as neighbour_figures_module
 from reports.conjunction_figures import conjunction_figures
 from reports.drawing import DrawnFigure
 from reports.neighbour_figures import neighbour_figures
@@ -72,8 +75,8 @@ def test_conjunction_figure_says_where_there_is_a_parity(conjunction: pd.DataFra
     (figure,) = drawn(conjunction_figures, conjunction)
     assert figure.number == 3
     assert (
-        "elmo-tiny layer 2: parity 0 [−0.010, 0.010] (none), both cues 0.250, parity by the perceptron 0.200"
-        in figure.caption
+        "elmo-tiny layer 2: parity 0 [−0.010, 0.010] (none), both cues 0.250 [0.240, 0.260], parity by the perceptron "
+        "0.200 [0.190, 0.210]" in figure.caption
     )
     assert "bert-tiny layer 2: parity 0.100 [0.090, 0.110] (present)" in figure.caption
     assert "n = 50 items" in figure.caption
@@ -91,9 +94,57 @@ def test_conjunction_verdict_needs_its_interval(conjunction: pd.DataFrame) -> No
     assert figure.caption.count("(undecided)") == 2
 
 
+def with_copy(copied: list[str], items: dict[str, int]) -> pd.DataFrame:
+    """bert-tiny over all `items`, its untrained copy over the `copied` cue types; parity .8 per type, counted from 1."""
+    rows = []
+    for weights, types in (("trained", list(items)), ("untrained", copied)):
+        together = [None] if len(types) > 1 else []
+        for condition in (*together, *types):
+            value = 0.5 if condition is None else 0.2 * (1 + list(items).index(condition))
+            value *= 1 if weights == "trained" else 0.1
+            n = sum(items[name] for name in types) if condition is None else items[condition]
+            about = {"measure": "conjunction_bits", "task": "cues:xor", "probe": "linear", "unit": "bits"}
+            numbers = {"value": value, "low": value - 0.01, "high": value + 0.01}
+            row = base("bert-tiny", 1, **about, condition=condition, **numbers)
+            rows.append({**row, "weights": weights, "n": n})
+    return tidy(rows)
+
+
+def test_copies_are_compared_over_the_cues_they_were_read_on() -> None:
+    items = {"agreement": 10, "polarity": 30, "sense": 20}
+    (figure,) = drawn(conjunction_figures, with_copy(["agreement", "polarity"], items))
+    assert "Cues: agreement, polarity and sense; of untrained copies agreement and polarity alone" in figure.caption
+    assert "the thin line" in figure.caption
+    assert b">XOR, same cues<" in figure.panels[0].svg
+    found = conjunction_figures_module._shared_types(with_copy(["agreement", "polarity"], items), "bert-tiny")
+    assert found == {"linear": {1: pytest.approx((0.2 * 10 + 0.4 * 30) / 40)}}
+    # A copy read on one type has no row over several.
+    (one,) = drawn(conjunction_figures, with_copy(["polarity"], items))
+    assert "of untrained copies polarity alone" in one.caption
+    assert b">XOR, untrained<" in one.panels[0].svg
+    (same,) = drawn(conjunction_figures, with_copy(list(items), items))
+    assert "Cues: agreement, polarity and sense." in same.caption
+    assert "thin line" not in same.caption
+    assert b"same cues" not in same.panels[0].svg
+
+
+def test_scales_hold_what_is_drawn(conjunction: pd.DataFrame) -> None:
+    deep = conjunction.copy()
+    deep["value"], deep["low"] = deep["value"] - 1, deep["value"] - 3
+    (figure,) = drawn(conjunction_figures, deep)
+    ticks = re.findall(r">(−?\d+(?:\.\d+)?)<", figure.panels[0].svg.decode())
+    assert min(float(tick.replace("−", "-")) for tick in ticks) <= -2
+    far = tidy(neighbour_rows("elmo-tiny"))
+    far.loc[far["measure"] == "neighbour_bits", ["value", "low"]] = [-1.5, -3.5]
+    assert neighbour_figures_module._limits(far)[0] < -3.5
+
+
 def test_neighbour_figure_sums_sides_and_draws_halves() -> None:
     (figure,) = drawn(neighbour_figures, tidy(neighbour_rows("elmo-tiny") + neighbour_rows("bert-tiny")))
-    assert "elmo-tiny layer 2: left 0.750, right 1.050, right minus left 0.300 [0.250, 0.350]" in figure.caption
+    assert (
+        "elmo-tiny layer 2: left 0.750 [0.700, 0.800], right 1.050 [1.000, 1.100], right minus left 0.300 [0.250, 0.350]"
+        in figure.caption
+    )
     assert "Bits are not access" in figure.caption
     assert [panel.title for panel in figure.panels] == ["elmo-tiny", "bert-tiny", "Both sides by layer"]
     assert b"layer 2, forward half" in figure.panels[0].svg

@@ -51,7 +51,8 @@ def rows(
                     "reach_radius_90": 3.0,
                 }
                 for measure, value in numbers.items():
-                    bounds = {"value": value, "low": value - 0.05, "high": value + 0.05}
+                    half = 1 if "radius" in measure else 0.05
+                    bounds = {"value": value, "low": value - half, "high": value + half}
                     if layer == 0:
                         bounds = dict.fromkeys(bounds, NAN)
                     table.append(
@@ -59,7 +60,8 @@ def rows(
                     )
             if gradient:
                 value = 0.83 if layer else NAN
-                table.append({**where, "measure": "reach_agreement", "value": value, "low": NAN, "high": NAN})
+                bounds = {"value": value, "low": value - 0.25, "high": value + 0.125}
+                table.append({**where, "measure": "reach_agreement", **bounds})
     return table
 
 
@@ -79,7 +81,9 @@ def test_one_panel_per_model_one_for_all_and_a_caption_from_the_numbers() -> Non
     ]
     assert "elmo-made layer 3: left mass 0.600 [0.550, 0.650]" in figure.caption
     assert "bert-made layer 3: left mass 0.400" in figure.caption
-    assert "nine tenths within 3 words, rank agreement with gradients 0.830" in figure.caption
+    assert (
+        "half within 1 [0, 2] words, nine tenths within 3 [2, 4] words, rank agreement with gradients 0.830 [0.580, 0.955]"
+    ) in figure.caption
     assert "Dashes: the untrained copy" in figure.caption
     assert "Contexts have 4 words on each side" in figure.caption
     assert "n = 20 targets" in figure.caption

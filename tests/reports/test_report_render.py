@@ -168,7 +168,7 @@ def test_caption_numbers_follow_the_table(synthetic):
     keep = (table["measure"] == "attention_distance") & (table["head"] == 5) & (table["layer"] == 4)
     table.loc[keep.fillna(False), ["value", "low", "high"]] = [17.25, 17.0, 17.5]
     figures, _ = render(table, costs=None, run={})
-    assert "the farthest 17.25 (layer 4, head 5)" in figures[-1].caption
+    assert "the farthest 17.25 [17.00, 17.50] (layer 4, head 5)" in figures[-1].caption
     assert "71 of 72 heads look nearer" in figures[-1].caption
 
 

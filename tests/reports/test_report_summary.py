@@ -9,7 +9,6 @@ import pytest
 from extractors.foundation.results import tidy
 from reports.summary import (
     layer_verdict,
-    mixing_onset,
     probe_summaries,
     share_verdicts,
     statements,
@@ -214,7 +213,6 @@ def test_undefined_input_layer_is_not_counted(synthetic):
         synthetic.full_table(), "bert-tiny", "direction_share_interaction", part="whole", exact=False, controlled=True
     )
     assert [one.layer for one in verdicts] == [1, 2, 3, 4, 5, 6]
-    assert mixing_onset(verdicts) == 1
 
 
 def test_probe_above_the_word_type_flips(synthetic):

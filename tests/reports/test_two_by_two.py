@@ -89,8 +89,24 @@ def test_the_conclusion_turns_with_the_numbers(synthetic: ModuleType) -> None:
     assert "the second outweighs the first" in sentences(
         synthetic, effects={"directionality": (0.02, 0.01), "architecture": (0.3, 0.02)}
     )
+    both = {"directionality": (0.26, 0.02), "architecture": (0.24, 0.02), "effect_interaction": (0.0, 0.02)}
+    unclear = sentences(synthetic, effects=both)
+    assert "the cause" not in unclear
+    assert "Both deep models mix the sides and neither shallow one does; what they are built of" in unclear
+    assert "effect of the architecture 0.240 [0.220, 0.260]" in unclear
+    assert "depend on each other" not in unclear
+    apart = {"directionality": (0.3, 0.02), "architecture": (0.1, 0.02), "effect_interaction": (0.05, 0.02)}
+    assert "the cause is what a layer may read and what it is trained to predict, more than" in sentences(
+        synthetic, effects=apart
+    )
+    # Deep models that differ this much: what directionality does is not the same in both architectures.
+    mixed = sentences(synthetic, effects={**apart, "effect_interaction": (0.29, 0.02)})
+    assert "the cause" not in mixed
+    assert "their interaction: 0.290 [0.270, 0.310]" in mixed
     weak = sentences(synthetic, deep=0.004, effects={"directionality": (0.004, 0.002), "architecture": (0.0, 0.002)})
     assert "not the Transformer" not in weak
+    assert "the cause" not in weak
+    assert "from one training seed" in weak
 
 
 def test_without_four_cells_there_is_no_opening(synthetic: ModuleType) -> None:
