@@ -17,6 +17,7 @@ from extractors.parameters import PUBLISHED, Configuration, ParameterCount, coun
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 CONDITION = "configuration"
 """The column ``condition`` of all rows: counted from a configuration, no weights and no text."""
@@ -58,6 +59,19 @@ class ConfigurationCost:
         from extractors.foundation.results import tidy
 
         return tidy(self.rows())
+
+    def plot(self) -> Figure:
+        """Operations per word and of one more word by sentence length, a matplotlib figure; they are exact, without intervals."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7, 3.2), layout="constrained")
+        per_word = [flops / length for flops, length in zip(self.flops, self.lengths, strict=True)]
+        curves = {"operations per word": per_word, "operations of one more word": [append for append, _ in self.append]}
+        for axes, (label, values) in zip(figure.subplots(1, 2, sharey=True), curves.items(), strict=True):
+            axes.plot(self.lengths, values, marker="o")
+            axes.set(xscale="log", yscale="log", xlabel="words of a sentence", ylabel=label)
+        figure.suptitle(f"{self.parameters.name}, {self.parameters.total:,} parameters")
+        return figure
 
 
 def configuration_cost(

@@ -5,7 +5,8 @@ What follows from the architecture is exact and the same in every run; what was 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analyses.flops import Architecture, Reading, architecture_of
-from analyses.surviving_states import EDITS, SurvivingStates, surviving_states
+from analyses.surviving_states import MEASURE as STATES_SURVIVING
+from analyses.surviving_states import SurvivingStates, surviving_states, too_coarse
 from analyses.throughput import Throughput, log_log_slope, measure_throughput, stretches
 from extractors.base import Extractor, Sentence
 from extractors.bilstm_mlm.config import BilstmMlmConfig
@@ -43,7 +45,7 @@ MEASURES: dict[str, str] = {
     "flops_exponent": "exponent",
     "append_flops": "operations",
     "append_share": "share",
-    "states_surviving": "share",
+    STATES_SURVIVING: "share",
 }
 """Measures that are the same in every run -> unit."""
 
@@ -64,17 +66,17 @@ class Cost:
 
     info: ModelInfo
     """The model."""
-    parameters: ParameterCount
-    """Counted from the configuration."""
+    parameters: ParameterCount | None
+    """Counted from the configuration; None for a model without one."""
     lengths: tuple[int, ...]
     """Words of a sentence, second axis of the two arrays that follow."""
     flops: Array
-    """(texts, lengths): operations of reading a sentence of so many words."""
+    """(texts, lengths): operations of reading a sentence of so many words; NaN for a model without a configuration."""
     append: Array
     """(texts, lengths, 2): operations of adding one word to it, and of reading the longer sentence from nothing; NaN where
     there is no formula."""
-    states: SurvivingStates
-    """Which states survive an edit."""
+    states: SurvivingStates | None
+    """Which states survive an edit; None where the model's precision is too coarse to tell."""
     throughput: Throughput
     """Times and memory."""
     notes: tuple[str, ...]
@@ -113,14 +115,11 @@ class Cost:
     def rows(self) -> list[dict[str, Any]]:
         """The numbers that are the same in every run, one mapping each, for `extractors.foundation.results.tidy`."""
         base = self._base()
-        rows = [
-            {**base, "measure": "parameters", "value": float(self.parameters.total)},
-            {
-                **base,
-                "measure": "parameters_without_embeddings",
-                "value": float(self.parameters.without_embeddings),
-            },
-        ]
+        rows: list[dict[str, Any]] = []
+        if self.parameters is not None:
+            sizes = self.parameters.total, self.parameters.without_embeddings
+            for measure, size in zip(("parameters", "parameters_without_embeddings"), sizes, strict=True):
+                rows.append({**base, "measure": measure, "value": float(size)})
         by_length = {
             "flops_per_word": self.flops_per_word(),
             "append_flops": self.append_flops(),
@@ -130,41 +129,25 @@ class Cost:
             for place, length in enumerate(self.lengths):
                 if np.isfinite(interval.value[place]):
                     rows.append({**base, "measure": measure, "length": length, **_numbers(interval, place)})
-        if len(self.lengths) > 1:
-            rows.append({**base, "measure": "flops_exponent", **_numbers(self.flops_exponent(), 0)})
-        rows.extend(self._state_rows(base))
+        exponent = self.flops_exponent()
+        if np.isfinite(exponent.value[0]):
+            rows.append({**base, "measure": "flops_exponent", **_numbers(exponent, 0)})
+        if self.states is not None:
+            rows.extend(self.states.rows())
         return [{**row, "unit": MEASURES[str(row["measure"])]} for row in rows]
 
-    def _state_rows(self, base: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        names = self.info.layer_names
-        for edit in EDITS:
-            if not self.states.moved[edit]:
-                continue  # the model read no such edit
-            for part in dict.fromkeys(("whole", *self.states.halves)):
-                interval = self.states.share(edit, part)
-                for place, layer in enumerate((*self.states.layers, None)):
-                    if not np.isfinite(interval.value[place]):
-                        continue  # no contextual layer at all
-                    yield {
-                        **base,
-                        "measure": "states_surviving",
-                        "layer": layer,
-                        "layer_name": None if layer is None else names[layer],
-                        "part": part,
-                        "condition": edit,
-                        "length": self.states.length,
-                        **_numbers(interval, place),
-                    }
-
     def timed_rows(self) -> list[dict[str, Any]]:
-        """The numbers that change from run to run, for the table of costs; the batch size is in `condition`."""
+        """The numbers that change from run to run, for the table of costs; the batch size is in `condition`.
+
+        The weights are those of the network that was timed, which may be an untrained copy.
+        """
         rows = []
         timed = self.throughput
         for batch in timed.batch_sizes:
-            base = {**self._base(), "condition": f"batch {batch}"}
+            base = {**self._base(), "weights": timed.info.weights, "condition": f"batch {batch}"}
             speeds = timed.speed(batch)
             for place, length in enumerate(timed.lengths):
-                rows.append({**base, "measure": "reading_speed", "length": length, **_numbers(speeds[place], 0)})
+                rows.append({**base, "measure": "reading_speed", "length": length, **_numbers(speeds, place)})
             memory = timed.memory[timed.batch_sizes.index(batch)]
             for length, peak in zip(timed.lengths, memory, strict=True):
                 if np.isfinite(peak):
@@ -201,18 +184,43 @@ class Cost:
         return tidy(self.timed_rows())
 
     def plot(self) -> Figure:
-        """Operations per word and words per second by sentence length, a matplotlib figure."""
+        """Operations, states, speed and memory, what there is of them, with intervals, as a matplotlib figure.
+
+        By words of a sentence: operations per word, operations of one more word, words per second and peak bytes of tensors
+        by batch size. By layer: the share of states that survive an appended word.
+        """
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(7, 3.2), layout="constrained")
-        operations, speed = figure.subplots(1, 2)
-        operations.plot(self.lengths, self.flops_per_word().value, marker="o")
-        operations.set(xscale="log", yscale="log", xlabel="words of a sentence", ylabel="operations per word")
-        for batch in self.throughput.batch_sizes:
-            values = [float(one.value[0]) for one in self.throughput.speed(batch)]
-            speed.plot(self.throughput.lengths, values, marker="o", label=f"batch {batch}")
-        speed.set(xscale="log", yscale="log", xlabel="words of a sentence", ylabel="words per second")
-        speed.legend()
+        timed, batches = self.throughput, self.throughput.batch_sizes
+        blank = np.full(len(timed.lengths), np.nan)
+        peaks = [Interval(peak, blank, blank, 1) for peak in timed.memory]
+        by_batch = [f"batch {batch}" for batch in batches]
+        found: list[tuple[str, list[str], list[Interval]]] = [
+            ("operations per word", [""], [self.flops_per_word()]),
+            ("operations of one more word", [""], [self.append_flops()]),
+            ("words per second", by_batch, [timed.speed(batch) for batch in batches]),
+            ("peak bytes of tensors", by_batch, peaks),
+        ]
+        drawn = [one for one in found if any((interval.value > 0).any() for interval in one[2])]
+        count = len(drawn) + (self.states is not None)
+        figure = Figure(figsize=(3.2 * count, 3.2), layout="constrained")
+        grid = figure.subplots(1, count, squeeze=False)[0]
+        for axes, (label, names, intervals) in zip(grid, drawn, strict=False):
+            for name, interval in zip(names, intervals, strict=True):
+                (line,) = axes.plot(self.lengths, interval.value, marker="o", label=name)
+                axes.vlines(self.lengths, interval.low, interval.high, color=line.get_color())
+            axes.set(xscale="log", yscale="log", xlabel="words of a sentence", ylabel=label)
+            if len(names) > 1:
+                axes.legend()
+        if self.states is not None:
+            axes, layers = grid[-1], self.states.layers
+            for half in self.states.halves:
+                interval = self.states.share("append", half)
+                (line,) = axes.plot(layers, interval.value[: len(layers)], marker="o", label=half)
+                axes.vlines(layers, interval.low[: len(layers)], interval.high[: len(layers)], color=line.get_color())
+            axes.set(xlabel="layer", ylabel="states that survive an appended word", xticks=layers, ylim=(-0.04, 1.04))
+            if len(self.states.halves) > 1:
+                axes.legend()
         figure.suptitle(self.info.name)
         return figure
 
@@ -248,11 +256,14 @@ def cost(
     - **Parameters**: exact, from the configuration (`extractors.parameters`).
     - **Operations per word** by sentence length: the closed formulas of `analyses.flops`, for what the model reads of stretches
       of the corpus of that many words (its own pieces, special tokens included; for a character CNN every different word
-      once). A model type without a formula is counted by torch while it reads.
+      once). A model type without a formula is counted by torch while it reads. Parameters and operations are left out for a
+      model without a configuration, such as an extractor of your own.
     - **One more word**: operations of adding a word to a sentence when everything that stays valid was kept, and their share of the
       operations of reading the longer sentence from nothing.
-    - **States that survive** an edit: `analyses.surviving_states`, measured on the vectors themselves.
-    - **Speed, exponent, memory**: `analyses.throughput`, timed. Exponent a of seconds ~ length^a, one slope per repeat.
+    - **States that survive** an edit: `analyses.surviving_states`, measured on the vectors themselves; left out for a model
+      of half precision, whose rounding errors are as large as what it is to see, unless a tolerance is given.
+    - **Speed, exponent, memory**: `analyses.throughput`, timed. Exponent a of seconds ~ length^a, one slope per repeat;
+      intervals of Student's t over repeats.
 
     Parameters
     ----------
@@ -268,7 +279,7 @@ def cost(
         Timed passes over all lengths.
     beyond_limit : bool
         Time lengths that the model cannot read in one go on an untrained copy with a longer position table, all lengths on
-        the same copy (`extractors.longer`); False leaves those lengths out.
+        the same copy (`extractors.longer`); False leaves those lengths out, as for a model that cannot be rebuilt.
     memory_words : int
         Trace peak memory for batches of at most so many words.
     edit_length, edit_sentences : int
@@ -276,7 +287,7 @@ def cost(
     tolerance : float, optional
         Movement up to which a state survives, see `surviving_states`.
     resamples, seed : int
-        Of all intervals; the seed also draws the edits.
+        Of the intervals over texts and sentences; the seed also draws the edits.
     data : str
         Name of the corpus, for the table.
     progress : Progress
@@ -299,8 +310,7 @@ def cost(
     Kaplan et al. (2020), Scaling laws for neural language models (counting operations); Vaswani et al. (2017), table 1.
     """
     _check(lengths, batch_sizes, repeats)
-    configuration = configuration_of(extractor)
-    if configuration is None:
+    if extractor.info.family == "layer-file":
         raise UsageError(f"{extractor.info.name} holds stored vectors; only a model that can read has a cost")
     words = [
         word
@@ -311,17 +321,33 @@ def cost(
         raise DataError("no sentence to cut stretches of text from; give at least one")
     notes: list[str] = []
     reader, kept = _within_limit(extractor, words, lengths, batch_sizes, beyond_limit, notes)
-    flops, append = _operations(reader, configuration, words, kept, notes)
-    states = surviving_states(
-        extractor,
-        sentences,
-        length=edit_length,
-        max_sentences=edit_sentences,
-        tolerance=tolerance,
-        resamples=resamples,
-        seed=seed,
-        progress=progress,
-    )
+    parameters = None
+    flops, append = np.full((_TEXTS, len(kept)), np.nan), np.full((_TEXTS, len(kept), 2), np.nan)
+    configuration = _known_configuration(extractor)
+    if configuration is None:
+        notes.append(
+            f"parameters and operations left out: {extractor.info.name} ({extractor.info.family}) has no configuration to "
+            "count them from"
+        )
+    else:
+        parameters = count_parameters(configuration, name=extractor.info.name)
+        flops, append = _operations(reader, configuration, words, kept, notes)
+    states = None
+    reason = too_coarse(extractor.info)
+    if tolerance is None and reason is not None:
+        notes.append(f"surviving states left out: {reason}")
+    else:
+        states = surviving_states(
+            extractor,
+            sentences,
+            length=edit_length,
+            max_sentences=edit_sentences,
+            tolerance=tolerance,
+            resamples=resamples,
+            seed=seed,
+            data=data,
+            progress=progress,
+        )
     throughput = measure_throughput(
         reader,
         words,
@@ -329,11 +355,8 @@ def cost(
         batch_sizes=batch_sizes,
         repeats=repeats,
         memory_words=memory_words,
-        resamples=resamples,
-        seed=seed,
         progress=progress,
     )
-    parameters = count_parameters(configuration, name=extractor.info.name)
     return Cost(
         extractor.info,
         parameters,
@@ -358,6 +381,12 @@ def _check(lengths: Sequence[int], batch_sizes: Sequence[int], repeats: int) -> 
         raise UsageError(f"repeats={repeats} is not positive")
 
 
+def _known_configuration(extractor: Extractor) -> Configuration | None:
+    """A configuration that says what architecture it is of; an extractor of somebody's own may keep anything by that name."""
+    found = configuration_of(extractor)
+    return found if isinstance(found, ElmoOptions) or isinstance(getattr(found, "model_type", None), str) else None
+
+
 def _within_limit(
     extractor: Extractor,
     words: Sequence[str],
@@ -380,10 +409,12 @@ def _within_limit(
     if len(fitting) == len(lengths):
         return extractor, fitting
     if beyond_limit:
-        notes.append(
-            f"{extractor.info.name} reads at most {limit} pieces: timed on an untrained copy with a longer position table"
-        )
-        return with_longer_input(extractor, max(pieces.values())), tuple(lengths)
+        with suppress(UsageError):  # of a kind that cannot be rebuilt
+            longer = with_longer_input(extractor, max(pieces.values()))
+            notes.append(
+                f"{extractor.info.name} reads at most {limit} pieces: timed on an untrained copy with a longer position table"
+            )
+            return longer, tuple(lengths)
     if not fitting:
         raise UsageError(f"{extractor.info.name} reads at most {limit} pieces, fewer than any of {list(lengths)} words")
     left_out = ", ".join(str(length) for length in lengths if length not in fitting)

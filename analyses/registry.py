@@ -12,6 +12,7 @@ from analyses.cloze import WEIGHT as CLOZE_WEIGHT
 from analyses.context_reach import MEASURES as REACH_MEASURES
 from analyses.cost import MEASURES as COST_MEASURES
 from analyses.cost import TIMED as TIMED_MEASURES
+from analyses.steps_to_loss import MEASURES as TRAINING_MEASURES
 from extractors.representation import ModelInfo
 
 
@@ -113,9 +114,9 @@ ANALYSES: dict[str, AnalysisInfo] = {
         ),
         AnalysisInfo(
             name="cost",
-            description="Parameters, operations, speed and memory by sentence length, and what one more word costs",
+            description="Parameters, operations, speed and memory by sentence length, what one more word costs, and how long training took",
             needs="a model that can read new sentences; any sentences, some of more than a dozen words",
-            measures=(*COST_MEASURES, *TIMED_MEASURES),
+            measures=(*COST_MEASURES, *TIMED_MEASURES, *TRAINING_MEASURES),
             needs_new_sentences=True,
         ),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,20 @@ from extractors.foundation.randomness import generator_for
 from extractors.representation import ModelInfo
 from extractors.words import as_words
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
 Array = npt.NDArray[np.float64]
 
+MEASURE = "states_surviving"
 EDITS = ("append", "insert", "replace")
 """One word more at the end; one before a random word; another word in place of a random one."""
 _EPSILONS = 100
 """A state survives if it moves by less than so many machine epsilons of a typical vector's length."""
+_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_FINE = ("float64", "float32")
+"""Precisions whose rounding errors are far smaller than what an edit does to a state."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +58,8 @@ class SurvivingStates:
     halves: tuple[str, ...]
     """The parts whose states are counted one by one: ``forward`` and ``backward``, or ``whole`` for a model without halves."""
     moved: dict[str, list[Array]]
-    """Edit -> one array per sentence, empty if the model reads none of the edits, (layers, halves, kept words): |h' - h| divided by the root mean square of |h| at that
-    layer and half over all words of all sentences."""
+    """Edit -> one array per sentence, empty if the model reads none of the edits, (layers, halves, kept words): |h' - h|
+    divided by the root mean square of |h| at that layer and half over all words of all sentences."""
     tolerance: float
     """A state survives if it moved by no more than this."""
     length: int
@@ -59,6 +68,8 @@ class SurvivingStates:
     """Bootstrap samples over sentences."""
     seed: int
     """Seed of edits and resampling."""
+    data: str = ""
+    """Name of the corpus."""
 
     def units(self, edit: str, part: str) -> tuple[Array, Array]:
         """Surviving and compared states per sentence and layer, two arrays of shape (sentences, layers).
@@ -94,6 +105,68 @@ class SurvivingStates:
             return np.concatenate([good / all_, together], axis=-1)
 
         return bootstrap(np.concatenate([survive, compared], axis=1), shares, resamples=self.resamples, seed=self.seed)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One mapping per number, for `extractors.foundation.results.tidy`; edits that the model reads none of have no rows."""
+        rows = []
+        names = self.info.layer_names
+        for edit in self._edits():
+            for part in dict.fromkeys(("whole", *self.halves)):
+                interval = self.share(edit, part)
+                for place, layer in enumerate((*self.layers, None)):
+                    if not np.isfinite(interval.value[place]):
+                        continue  # no contextual layer at all
+                    rows.append(
+                        {
+                            "model": self.info.name,
+                            "family": self.info.family,
+                            "weights": self.info.weights,
+                            "layer": layer,
+                            "layer_name": None if layer is None else names[layer],
+                            "part": part,
+                            "kind": "analysis",
+                            "measure": MEASURE,
+                            "data": self.data,
+                            "condition": edit,
+                            "length": self.length,
+                            "value": float(interval.value[place]),
+                            "low": float(interval.low[place]),
+                            "high": float(interval.high[place]),
+                            "unit": "share",
+                            "n": interval.n,
+                            "seed": self.seed,
+                        }
+                    )
+        return rows
+
+    def to_frame(self) -> pd.DataFrame:
+        """The tidy table of this result."""
+        from extractors.foundation.results import tidy
+
+        return tidy(self.rows())
+
+    def plot(self) -> Figure:
+        """Share of states that survive by layer, one panel for each edit, with intervals, as a matplotlib figure."""
+        from matplotlib.figure import Figure
+
+        edits = self._edits()
+        figure = Figure(figsize=(3 * len(edits) + 1, 3.2), layout="constrained")
+        for axes, edit in zip(figure.subplots(1, len(edits), sharey=True, squeeze=False)[0], edits, strict=True):
+            for number, half in enumerate(self.halves):
+                interval = self.share(edit, half)
+                values, low, high = (
+                    array[: len(self.layers)] for array in (interval.value, interval.low, interval.high)
+                )
+                axes.plot(self.layers, values, "o-", color=f"C{number}", label=half)
+                axes.vlines(self.layers, low, high, color=f"C{number}")
+            axes.set(xlabel="layer", title=edit, xticks=self.layers, ylim=(-0.04, 1.04))
+        figure.axes[0].set_ylabel("share of states that survive")
+        figure.axes[0].legend()
+        figure.suptitle(self.info.name)
+        return figure
+
+    def _edits(self) -> list[str]:
+        return [edit for edit in EDITS if self.moved[edit]]
 
 
 def edits_of(
@@ -143,6 +216,7 @@ def surviving_states(
     batch_size: int = 32,
     resamples: int = 1000,
     seed: int = 0,
+    data: str = "",
     progress: Progress = SILENT,
 ) -> SurvivingStates:
     """Compare every state of a sentence before and after an edit.
@@ -169,13 +243,16 @@ def surviving_states(
     max_sentences : int
         Use the first so many sentences that are long enough.
     tolerance : float, optional
-        Default: 100 times the machine epsilon of the network's precision, 1.2e-5 for float32.
+        Default: 100 times the machine epsilon of the network's precision, 1.2e-5 for float32. For float16 (.098) and
+        bfloat16 (.78) that is more than many an edit moves a state: there is no default for them.
     batch_size : int
         Sentences per forward pass.
     resamples : int
         Bootstrap samples.
     seed : int
         Seed of places, words and resampling.
+    data : str
+        Name of the corpus, for the table.
     progress : Progress
         Receives one unit per sentence read.
 
@@ -187,12 +264,15 @@ def surviving_states(
     Raises
     ------
     UsageError
-        If a length or number is too small.
+        If a length or number is too small, or a model of half precision is given no tolerance.
     DataError
         If no sentence is long enough, or there is only one word to draw from.
     """
     if length < 2 or max_sentences < 1:
         raise UsageError(f"length={length} must be at least 2, and max_sentences={max_sentences} at least 1")
+    reason = too_coarse(extractor.info)
+    if tolerance is None and reason is not None:
+        raise UsageError(f"{reason}; read the model in float32, or give a tolerance")
     split = [as_words(sentence, where=f"sentence {i}") for i, sentence in enumerate(sentences, start=1)]
     chosen = [words for words in split if len(words) > length][:max_sentences]
     if not chosen:
@@ -207,7 +287,7 @@ def surviving_states(
     texts = [text for words, edits in zip(chosen, edited, strict=True) for text in (words[:length], *_texts(edits))]
     halves = tuple(part for part in extractor.info.parts if part != "whole") or ("whole",)
     slices = [extractor.info.parts[half] for half in halves]
-    limit = _EPSILONS * _epsilon(extractor.info.dtype) if tolerance is None else tolerance
+    limit = _default_tolerance(extractor.info.dtype) if tolerance is None else tolerance
     read = extractor.extract(texts, batch_size=batch_size, progress=progress)
     moved: dict[str, list[Array]] = {edit: [] for edit in EDITS}
     squares = np.zeros((len(extractor.info.layers), len(halves)))
@@ -223,7 +303,21 @@ def surviving_states(
     typical = np.sqrt(squares / (len(chosen) * length))[:, :, None]
     # A layer of zeros moves by nothing.
     scaled = {edit: [one / np.where(typical > 0, typical, 1) for one in arrays] for edit, arrays in moved.items()}
-    return SurvivingStates(extractor.info, extractor.info.layers, halves, scaled, limit, length, resamples, seed)
+    return SurvivingStates(extractor.info, extractor.info.layers, halves, scaled, limit, length, resamples, seed, data)
+
+
+def too_coarse(info: ModelInfo) -> str | None:
+    """Say why a model's precision cannot tell a state that survives from one that moved; None if it can."""
+    if info.dtype in _FINE:
+        return None
+    return (
+        f"{info.name} computes in {info.dtype}, where {_EPSILONS} machine epsilons are {_default_tolerance(info.dtype):.2g} of a "
+        "typical vector's length: an edit may move a state by less than that"
+    )
+
+
+def _default_tolerance(dtype: str) -> float:
+    return _EPSILONS * _EPSILON[dtype]
 
 
 def _reads_the_same(before: Array, after: Array, edited: Edited, limit: float) -> bool:
@@ -239,7 +333,3 @@ def _texts(edits: dict[str, Edited]) -> list[tuple[str, ...]]:
 def _lengths(vectors: Array, slices: Sequence[slice], power: int = 1) -> Array:
     """|v|^power of each half, shape (layers, halves, words), from (layers, words, dim)."""
     return np.stack([np.linalg.norm(vectors[..., part], axis=-1) ** power for part in slices], axis=1)
-
-
-def _epsilon(dtype: str) -> float:
-    return {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]

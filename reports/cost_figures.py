@@ -25,12 +25,12 @@ Curve = dict[int, Estimate]
 def cost_figures(
     results: pd.DataFrame, styles: Mapping[str, Style], first: int, costs: pd.DataFrame | None = None
 ) -> Iterator[DrawnFigure]:
-    """Up to three figures, numbered from `first`.
+    """Up to four figures, numbered from `first`.
 
     Parameters
     ----------
     results : pandas.DataFrame
-        The tidy table, seeds joined: sizes, operations, surviving states.
+        The tidy table, seeds joined: sizes, operations, surviving states, steps to a loss.
     styles : mapping
         Model -> style. Models that are only in the table by their configuration need none.
     first : int
@@ -45,7 +45,7 @@ def cost_figures(
     """
     rows = results[(results["weights"] != "untrained").fillna(True).to_numpy(dtype=bool)]
     place = first
-    for draw in (_sizes, _by_length, _one_more_word):
+    for draw in (_sizes, _by_length, _one_more_word, _training):
         figure = draw(rows, styles, place, costs)
         if figure is not None:
             yield figure
@@ -122,15 +122,9 @@ def _by_length(
     def add(curves: Mapping[str, Curve], title: str, axis: str, scale: float = 1.0) -> None:
         if not curves:
             return
-        alt = "; ".join(
-            f"{styles[model].label}: {_short(curve[min(curve)])} at {min(curve)} words, {_short(curve[max(curve)])} at "
-            f"{max(curve)}"
-            for model, curve in curves.items()
-        )
         drawing = _lines(curves, styles, title, axis, scale=scale)
-        panels.append(
-            Panel(panel_name(place, len(panels) + 1, title), title, f"{title} by length. {alt}.", as_svg(drawing))
-        )
+        name = panel_name(place, len(panels) + 1, title)
+        panels.append(Panel(name, title, _ends_alt(title, curves, styles), as_svg(drawing)))
 
     add(operations, "operations per word", "operations per word")
     timed = None if costs is None else pick(costs, measure=["reading_speed", "time_exponent", "peak_tensor_memory"])
@@ -160,7 +154,7 @@ def _length_caption(
         parts = []
         exact = single(pick(rows, measure="flops_exponent", model=model))
         if exact is not None and exact.defined:
-            parts.append(f"operations ~ length^{number(exact.value)}")
+            parts.append(f"operations ~ length^{exact}")
         for batch in batches:
             assert timed is not None
             here = pick(timed, measure="time_exponent", model=model, condition=batch)
@@ -171,8 +165,25 @@ def _length_caption(
         if parts:
             said.append(f"{style.label}: {', '.join(parts)}")
     lead = f"Per sentence, over all lengths: {'; '.join(said)}. " if said else ""
-    timing = " Times are of this machine and this run; bars: intervals over repeats." if batches else ""
+    timing = "" if timed is None or not batches else _timing_caption(rows, styles, timed, batches[-1])
     return f"{lead}1 is the same for each word at every length, above 1 a word costs more in a longer sentence.{timing}"
+
+
+def _timing_caption(rows: pd.DataFrame, styles: Mapping[str, Style], timed: pd.DataFrame, batch: str) -> str:
+    """How times and memory were taken, and of what."""
+    text = " Times are of this machine and this run"
+    repeats = sorted({int(n) for n in pick(timed, measure="reading_speed")["n"].dropna()})
+    if repeats:
+        text += f"; bars: 95 % intervals of Student’s t over {joined([str(n) for n in repeats])} repeats"
+    copies = set(values_of(pick(timed, weights="untrained"), "model"))
+    longer = [style.label for model, style in styles.items() if model in copies and not pick(rows, model=model).empty]
+    if longer:
+        text += f". Timed on an untrained copy that reads longer sentences: {joined(longer)}"
+    traced = pick(timed, measure="peak_tensor_memory", condition=batch)
+    lengths = sorted(int(length) for length in values_of(traced, "length"))
+    if lengths:
+        text += f". Memory was measured for sentences of {joined([str(length) for length in lengths])} words"
+    return f"{text}."
 
 
 def _one_more_word(
@@ -192,6 +203,12 @@ def _one_more_word(
                 panel_name(place, 1, "append"), "work of one more word", f"Share of the work: {alt}.", as_svg(drawing)
             )
         )
+    appended = _curves(pick(rows, measure="append_flops", condition=None), styles)
+    if appended:
+        title = "operations of one more word"
+        drawing = _lines(appended, styles, title, title)
+        name = panel_name(place, len(panels) + 1, title)
+        panels.append(Panel(name, title, _ends_alt(title, appended, styles), as_svg(drawing)))
     for model, style in styles.items():
         mine = pick(states, model=model)
         if mine[mine["layer"].notna()].empty:
@@ -212,17 +229,61 @@ def _one_more_word(
         if kept
         else ""
     )
-    caption += (
-        "A state is one word’s vector at one layer, in each half where a model has halves; it stays if it moves by no more than float "
-        "noise. Layer 0 has read no context; where it does not stay, positions are counted from the end that moved."
-    )
+    if states.empty:
+        caption = "1 is as much work as reading the longer sentence from nothing."
+    else:
+        caption += (
+            "A state is one word’s vector at one layer, in each half where a model has halves; it stays if it moves by no more than "
+            "float noise. Layer 0 has read no context; where it does not stay, positions are counted from the end that moved."
+        )
     n = sorted({int(one) for one in states["n"].dropna()})
     caption += f" n = {joined([str(one) for one in n])} sentences." if n else ""
     measures = (
-        *(["append_share", "append_flops"] if shares else []),
+        *(["append_share"] if shares else []),
+        *(["append_flops"] if appended else []),
         *(["states_surviving", *values_of(states, "condition")] if not states.empty else []),
     )
     return DrawnFigure(place, "cost", "What a new word leaves valid", caption, measures, tuple(panels))
+
+
+def _training(
+    rows: pd.DataFrame, styles: Mapping[str, Style], place: int, costs: pd.DataFrame | None
+) -> DrawnFigure | None:
+    """Words read until the held-out loss was so far down, for the models that bring their learning curves."""
+    words = pick(rows, measure="words_to_loss")
+    models = [model for model in styles if not pick(words, model=model).empty]
+    found: dict[str, dict[str, Estimate]] = {}
+    for bound in values_of(words, "condition"):
+        here = {model: single(pick(words, model=model, condition=bound)) for model in models}
+        reached = {model: one for model, one in here.items() if one is not None and one.defined}
+        if len(reached) == len(models):
+            found[str(bound)] = reached
+    if not found:
+        return None
+    bounds = list(dict.fromkeys((next(iter(found)), list(found)[-1])))
+    points = {model: [found[bound][model] for bound in bounds] for model in models}
+    told = "; ".join(_pair(model, points[model], f"until {bounds[-1]}") for model in models)
+    drawing = _dots(points, styles, "words read in training", bounds)
+    panel = Panel(
+        panel_name(place, 1, "training"), "words read", f"Words read until {bounds[0]}: {told}.", as_svg(drawing)
+    )
+    caption = (
+        f"Words read in training until the held-out loss was {bounds[0]}: {told}. Only bounds that all models reached are shown. One training "
+        "of each, so there is no interval. Losses are in nats per predicted unit, which is a word for some kinds and a piece for "
+        "others, the next one or a hidden one: compare within a kind, and see the filled gaps for scores that are the same for all."
+    )
+    return DrawnFigure(
+        place, "cost", "How much training a loss took", caption, ("words_to_loss", "steps_to_loss"), (panel,)
+    )
+
+
+def _ends_alt(title: str, curves: Mapping[str, Curve], styles: Mapping[str, Style]) -> str:
+    """What curves show at the shortest and at the longest sentence."""
+    ends = "; ".join(
+        f"{styles[model].label}: {_short(curve[min(curve)])} at {min(curve)} words, {_short(curve[max(curve)])} at {max(curve)}"
+        for model, curve in curves.items()
+    )
+    return f"{title} by length. {ends}."
 
 
 def _state_alt(rows: pd.DataFrame, style: Style) -> str:

@@ -92,7 +92,8 @@ _DEFINITIONS = (
         "direction_share_interaction_slope",
         "Slope of the interaction share",
         f"Least-squares slope of {_v('S', 'LR')} over the contextual layers 1..L, in share per layer; every resample of targets gives a "
-        "whole curve and so a slope. Above 0: the interaction grows with depth on the whole, though not at every step.",
+        "whole curve and so a slope. Above 0: the interaction grows with depth on the whole, though not at every step. Not drawn: in the table "
+        "of statements.",
         _SOBOL,
     ),
     Definition(
@@ -135,7 +136,8 @@ _DEFINITIONS = (
         "mixing_onset",
         "Mixing onset",
         f"The first layer at which left and right interact: the lower bound of {_v('S', 'LR')} is above .01, above the upper bound of the "
-        "untrained copy, and above that of layer norm over additive features. No value: no such layer.",
+        "untrained copy, and above that of layer norm over additive features. No value: no such layer. A decision made from intervals: it has "
+        "none of its own, and with more target words it may come earlier.",
         "—",
     ),
     Definition(
@@ -205,7 +207,7 @@ _DEFINITIONS = (
         f"{_REACH}By <em>substitution</em>: Σ mean<sub>i</sub> |{_v('h', 'i')} − {_v('h', 'i')}<sup>(<var>k</var>)</sup>|<sup>2</sup> / "
         f"Σ mean<sub>i&lt;j</sub> |{_v('h', 'i')} − {_v('h', 'j')}|<sup>2</sup>, with {_v('h', 'i')}<sup>(<var>k</var>)</sup> the vector after "
         "the word at offset <var>k</var> was replaced; sums over targets. By <em>gradients</em>: "
-        f"Σ |{_v('J', 'k')}|<sup>2</sup> / Σ Σ<sub>j≠0</sub> |{_v('J', 'j')}|<sup>2</sup>, with {_v('J', 'k')} the Jacobian with respect to the "
+        f"Σ |{_v('J', 'k')}| / Σ Σ<sub>j≠0</sub> |{_v('J', 'j')}|, with {_v('J', 'k')} the Jacobian with respect to the "
         "word's input vector. Offset 0 is the word itself.",
         _BRUNNER,
     ),
@@ -282,9 +284,17 @@ _DEFINITIONS = (
         "—",
     ),
     Definition(
+        "cloze_reciprocal_rank_difference",
+        "Difference in mean reciprocal rank at gaps",
+        "Mean reciprocal rank of a model minus that of the reference model on the same gaps, each by the best use of what it reads. Above 0 "
+        "the model is better than the reference.",
+        "—",
+    ),
+    Definition(
         "cloze_mix_weight",
         "Mixing weight",
-        "The weight that an ingredient (forward, backward or unigram) has in the tuned mix.",
+        "The weight that an ingredient (forward, backward or unigram) has in the tuned mix; interval over sentences of the tuning text, the mix "
+        "refitted in each sample by one Newton step.",
         "Genest & Zidek 1986",
     ),
     Definition(
@@ -365,10 +375,19 @@ _DEFINITIONS = (
         "—",
     ),
     Definition(
+        "words_to_loss",
+        "Words to a loss",
+        "Words read in training until the held-out loss was so many nats under the unigram entropy of the held-out text; between two "
+        "evaluations along a line. Missing where it never was. From the learning curve that lies beside the model.",
+        "—",
+    ),
+    Definition("steps_to_loss", "Steps to a loss", "The same in steps of the optimizer. Not drawn: in the table.", "—"),
+    Definition(
         "states_surviving",
         "States that survive",
         "Share of states that move by no more than 100 machine epsilons of a typical vector's length when the sentence is edited. A state is "
-        "one word's vector at one layer, in each half where a model has halves; <em>whole</em> counts the states of both halves.",
+        "one word's vector at one layer, in each half where a model has halves; <em>whole</em> counts the states of both halves. Not measured "
+        "in half precision, where 100 machine epsilons are more than many an edit moves a state.",
         "—",
     ),
     Definition(
@@ -404,15 +423,15 @@ _DEFINITIONS = (
     Definition(
         "reading_speed",
         "Reading speed",
-        "Words per second of reading a batch of sentences of one length, words in and top-layer vectors out; ratio of sums over repeats, "
-        "interval over repeats.",
+        "Words per second of reading a batch of sentences of one length, words in and top-layer vectors out: geometric mean over repeats, "
+        "interval of Student's t of the log speed over repeats.",
         "—",
     ),
     Definition(
         "time_exponent",
         "Exponent of time",
         "<var>a</var> in seconds ~ length<sup><var>a</var></sup> over the lengths from the one given on: mean over repeats of the "
-        "least-squares slope of log seconds on log length, interval over repeats. Fixed costs of a pass make it smaller than the exponent of "
+        "least-squares slope of log seconds on log length, interval of Student's t over repeats. Fixed costs of a pass make it smaller than the exponent of "
         "operations.",
         "—",
     ),
@@ -503,8 +522,8 @@ _DEFINITIONS = (
     Definition(
         "uniform",
         "Baseline: uniform attention",
-        "The same measure for attention spread evenly over the words that the head may attend to (of two models side by side: that its own "
-        "model may), in the same sentences. Long sentences alone give long distances; the baseline shows how long.",
+        "The same measure for attention spread evenly over the pieces that the head may attend to (of two models side by side: that its own "
+        "model may), special tokens included, in the same sentences; taken to words like measured attention. Long sentences alone give long distances; the baseline shows how long.",
         "—",
     ),
     Definition(
@@ -552,8 +571,8 @@ _DEFINITIONS = (
     Definition(
         "gradient",
         "Influence: by gradients",
-        "Squared Frobenius norm of the Jacobian of the target's vector with respect to a word's input vector, estimated without bias by random "
-        "projections. 1 is as much as all context words together.",
+        "Frobenius norm of the Jacobian of the target's vector with respect to a word's input vector: the root of its square, estimated "
+        "by random projections and jackknifed over them. 1 is as much as all context words together.",
         _BRUNNER,
     ),
     Definition(
@@ -659,7 +678,8 @@ _DEFINITIONS = (
     Definition(
         "neighbour_accuracy",
         "Accuracy on a neighbour",
-        "Share of pairs of words whose label the probe of the word at that offset predicts; a label that training lacks is an error.",
+        "Share of pairs of words whose label the probe of the word at that offset predicts; a label that training lacks is an error. Not drawn: in "
+        "the downloaded table only.",
         _KLAFKA,
     ),
     Definition(
@@ -699,7 +719,9 @@ _DEFINITIONS = (
         "Sentences with two binary cues, one on each side of a target word, each balanced given everything else: frame, target and fillers, which "
         "come in all four combinations. Read from the target's vector: the left cue, the right cue, both (AND), and whether they differ (parity, "
         "XOR). Held-out mean of −log<sub>2</sub> of the label's share in training, minus the same of the probability the reader gives it; at most "
-        "1 bit, for AND .811. Train, dev and test share no word that fills a frame. If the vector is a sum or a concatenation of what the two sides "
+        "1 bit, for AND .811. Train, dev and test share frames, targets and function words, and no other word that fills a frame. Cues that are nouns are "
+        "new in test; those that are function words (polarity, pronouns, verbs and determiners that agree in number) are the same in all three, and "
+        "a reader may know them by heart. If the vector is a sum or a concatenation of what the two sides "
         "contribute, the best linear reader of the parity has 0 bits. Below .02 at the upper bound counts as none. <var>n</var> counts items of "
         "four sentences; frames are held fixed.",
         "Minsky & Papert 1969 (parity)",
@@ -707,7 +729,8 @@ _DEFINITIONS = (
     Definition(
         "conjunction_accuracy",
         "Accuracy on cues",
-        "Share of test sentences read right. A linear reader may reach .75 on the parity by luck of its threshold: trust the bits.",
+        "Share of test sentences read right. A linear reader may reach .75 on the parity by luck of its threshold: trust the bits. Not drawn: in "
+        "the downloaded table only.",
         "Minsky & Papert 1969 (parity)",
     ),
     Definition(

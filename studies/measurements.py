@@ -6,6 +6,7 @@ Analyses of one model are units of their own; those that compare models (cloze, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from studies.workspace import read_table, write_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analyses import ContextSet
+    from analyses import ContextSet, NaturalStatistics
     from probes.corpora import CorpusSentence
 
 Array = npt.NDArray[np.float64]
@@ -146,14 +147,8 @@ class Measurements:
         return [words[index] for index in drawn]
 
     def _direction_shares(self, extractor: Extractor, seed: int, keep: Path) -> Measured | None:
-        from analyses import (
-            direction_shares,
-            narrow_contexts,
-            natural_statistics,
-            resample_contexts,
-            shares_by_length,
-            shorten_contexts,
-        )
+        from analyses import direction_shares, natural_statistics, resample_contexts
+        from analyses.direction_shares import target_notes
 
         contexts = self.contexts(seed)
         if contexts is None:
@@ -171,26 +166,62 @@ class Measurements:
             progress=self.progress,
         )
         frames = []
+        failures: dict[str, DataError] = {}
         for mode in settings.modes:
-            chosen = contexts
-            if mode == "resampled":
-                chosen = resample_contexts(self.models_for("direction_shares"), self.words, contexts, seed=seed)
-            elif mode != "crossed":
-                chosen = self._natural_contexts(seed)
-            found = direction_shares(extractor, self.words, contexts=chosen, mode=mode, statistics=natural, **common)
+            try:
+                chosen = contexts
+                if mode == "resampled":
+                    chosen = resample_contexts(self.models_for("direction_shares"), self.words, contexts, seed=seed)
+                elif mode != "crossed":
+                    chosen = self._natural_contexts(seed)
+                found = direction_shares(
+                    extractor, self.words, contexts=chosen, mode=mode, statistics=natural, **common
+                )
+            except DataError as error:
+                failures[f"in mode {mode}"] = error
+                continue
             if mode == "crossed":
                 found.save(keep)
-            self._told(f"direction shares of {extractor.info.name}", found.notes)
+            of_all = target_notes(chosen, mode)
+            self._told("direction shares" if mode == "crossed" else f"direction shares in mode {mode}", of_all)
+            self._told(
+                f"direction shares of {extractor.info.name}", [note for note in found.notes if note not in of_all]
+            )
             frames.append(found.to_frame())
         if settings.lengths:
-            usable = self.models_for("direction_shares")
-            small = narrow_contexts(contexts, min(4, contexts.grid))
-            shorter = [shorten_contexts(usable, small, side) for side in settings.lengths if side < contexts.side]
-            by_length = shares_by_length(
-                extractor, self.words, contexts=[*shorter, small], statistics=natural, **common
-            )
-            frames.append(by_length.to_frame())
+            try:
+                frames.append(self._shares_by_length(extractor, contexts, natural, common))
+            except DataError as error:
+                failures["by context length"] = error
+        if not frames:
+            raise next(iter(failures.values()))
+        for which, failure in failures.items():
+            self.note(f"direction shares {which} are left out for {extractor.info.name}: {failure}")
         return Measured(_joined(frames))
+
+    def _shares_by_length(
+        self, extractor: Extractor, contexts: ContextSet, natural: NaturalStatistics, common: Mapping[str, Any]
+    ) -> pd.DataFrame:
+        """The contexts cut to each of the lengths, and as long as they are, for the same target words."""
+        from analyses import narrow_contexts, shares_by_length, shorten_contexts
+
+        lengths = self.config.direction_shares.lengths
+        if longer := sorted(side for side in set(lengths) if side > contexts.side):
+            self.note(
+                f"direction shares by context length: none for {', '.join(map(str, longer))} words per side, the contexts have "
+                f"{contexts.side}"
+            )
+        usable = self.models_for("direction_shares")
+        small = narrow_contexts(contexts, min(4, contexts.grid))
+        sets = [small]
+        for side in sorted(side for side in set(lengths) if side < contexts.side):
+            try:
+                sets.append(shorten_contexts(usable, small, side))
+            except DataError as error:
+                self.note(f"direction shares by context length: none for {side} words per side: {error}")
+        found = shares_by_length(extractor, self.words, contexts=sets, statistics=natural, **common)
+        self._told("direction shares by context length", [note for note in found.notes if note not in contexts.notes])
+        return found.to_frame()
 
     def models_for(self, name: str) -> list[Extractor]:
         """The models that an analysis can be made of."""
@@ -208,7 +239,7 @@ class Measurements:
             usable = self.models_for("direction_shares")
             settings = self.config.direction_shares
             try:
-                if not self.config.data and settings.side is None:
+                if self._bundled:
                     contexts = bundled_contexts(usable, grid=settings.grid or 8, targets=settings.targets, seed=seed)
                     self.note(
                         f"direction shares are measured on contexts written for the purpose, {contexts.side} words per side and "
@@ -232,6 +263,11 @@ class Measurements:
                 self.note(f"direction_shares and context_reach are left out: {error}")
                 self._contexts[seed] = None
         return self._contexts[seed]
+
+    @property
+    def _bundled(self) -> bool:
+        """Whether contexts are those written for the purpose rather than taken from the data."""
+        return not self.config.data and self.config.direction_shares.side is None
 
     def _natural_contexts(self, seed: int) -> ContextSet:
         """Pairs of sides from the same sentences of the data."""
@@ -282,6 +318,10 @@ class Measurements:
         contexts = self.contexts(seed)
         if contexts is None:
             return None
+        if contexts.mode != "natural" and not self._bundled:
+            # Words are to be replaced in sentences that somebody wrote; where there are too few, the pairs have to do.
+            with suppress(DataError):
+                contexts = self._natural_contexts(seed)
         found = context_reach(
             extractor,
             self.words,
@@ -308,10 +348,12 @@ class Measurements:
             data=self.data,
             **self._common(seed),
         )
+        self._told(f"mask shift of {extractor.info.name}", found.notes)
         return Measured(found.to_frame())
 
     def _cost(self, extractor: Extractor, seed: int, keep: Path) -> Measured | None:
-        from analyses import cost
+        from analyses import cost, steps_to_loss
+        from analyses.steps_to_loss import CURVE as LEARNING_CURVE
 
         settings = self.config.cost
         found = cost(
@@ -328,7 +370,11 @@ class Measurements:
             progress=self.progress,
         )
         self._told(f"cost of {extractor.info.name}", found.notes)
-        return Measured(found.to_frame(), found.timed_frame())
+        frames = [found.to_frame()]
+        folder = Path(str(extractor.info.source))
+        if (folder / LEARNING_CURVE).exists():
+            frames.append(steps_to_loss(folder, name=extractor.info.name).to_frame())
+        return Measured(_joined(frames), found.timed_frame())
 
     def _neighbour_probes(self, extractor: Extractor, seed: int, keep: Path) -> Measured | None:
         from probes import neighbour_probes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -167,6 +168,30 @@ def test_appending_to_a_causal_model_reads_the_new_word_only() -> None:
     before, after = Reading(10, 10, 0, 0), Reading(11, 11, 0, 0)
     per_input = 4 * 8 * 16 + 2 * 2 * 8 * 16
     assert architecture.append(before, after) == Flops(0, 2 * (per_input + 4 * 11 * 8))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen2"])
+@pytest.mark.parametrize("prefix", [4, 11])
+def test_a_model_with_a_cache_takes_what_torch_counts_for_one_more_word(family: str, prefix: int) -> None:
+    """Keys and values of the prefix are kept from reading it, then the next piece alone is read."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.for_model(family, vocab_size=30, **CONFIGS[family][1])
+    with torch.random.fork_rng(devices=[]):
+        model = AutoModel.from_config(config, attn_implementation="eager").eval()
+    ids = torch.arange(prefix + 1)[None]
+    name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"  # by version
+    with torch.no_grad():
+        whole = model(ids).last_hidden_state[:, -1]
+        kept = {name: model(ids[:, :prefix], use_cache=True)[name]}
+    states = []
+    found = counted(lambda: states.append(model(ids[:, prefix:], use_cache=True, **kept).last_hidden_state[:, -1]))
+    torch.testing.assert_close(states[0], whole)
+    before, after = (Reading(n, n, 0, 0) for n in (prefix, prefix + 1))
+    expected = architecture_of(config).append(before, after).total
+    angles = 2 * (16 // 2 // 2) if family != "gpt2" else 0  # as for a whole sentence
+    assert found in (expected, expected + angles)
 
 
 def test_appending_to_a_bidirectional_model_reads_everything_again() -> None:

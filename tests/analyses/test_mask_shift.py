@@ -1,8 +1,10 @@
-"""Mask shift on models whose vectors are known, and on tiny real ones."""
+"""Mask shift on models whose vectors are known, and on a tiny BERT against its own network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from analyses import ANALYSES, mask_shift
 from analyses.mask_shift import AS_MASK, AS_RANDOM
+from extractors import Extractor, load_extractor
 from extractors.foundation.errors import DataError, UsageError
 from extractors.foundation.randomness import generator_for
 from extractors.words import MASK_WORD
@@ -139,3 +142,98 @@ def test_a_model_without_a_mask_is_refused(fake: Callable[..., Any]) -> None:
     assert "no mask" in reason
     with pytest.raises(UsageError, match="number=0"):
         mask_shift(extractor, SENTENCES, number=0)
+
+
+def test_what_was_passed_over_is_told_by_a_run(masking: Callable[..., Any], tmp_path: Path) -> None:
+    from extractors.foundation.progress import SILENT
+    from probes.corpora import CorpusSentence
+    from studies.config import RunConfig
+    from studies.measurements import Measurements
+
+    told: list[str] = []
+    sentences = [CorpusSentence(words, {}) for words in [*SENTENCES[:5], ("1", "2"), ("3",)]]
+    measurements = Measurements(RunConfig(), [masking(vector)], sentences, {}, "x", told.append, SILENT)
+    measured = measurements.measure("mask_shift", masking(vector), 0, tmp_path / "nothing")
+    assert measured is not None
+    assert set(measured.results["n"]) == {5}
+    assert told == ["mask shift of fake: 2 sentences without a word that is one piece of fake passed over"]
+
+
+SINGLE = ("vela", "tolu", "seba", "noki", "padu")
+SPLIT = [f"{a}{b}" for a in ("ba", "lo", "mi", "tu") for b in ("ra", "no", "ki")]
+
+
+@pytest.fixture(scope="module")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Extractor:
+    """Words of one piece and of two, weights large enough for every layer to matter."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("mask shift") / "bert"
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *SINGLE]
+    pieces += [*dict.fromkeys(word[:2] for word in SPLIT), *dict.fromkeys(f"##{word[2:]}" for word in SPLIT)]
+    tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24}
+    BertConfig(vocab_size=len(pieces), max_position_embeddings=40, **sizes).save_pretrained(folder)
+    model = load_extractor(folder, untrained=True, dtype="float64")
+    generator = torch.Generator().manual_seed(4)
+    for parameter in model.model.parameters():  # type: ignore[attr-defined]
+        if parameter.dim() > 1:
+            parameter.data.normal_(0, 0.4, generator=generator)
+    return model
+
+
+def of_one_piece_each(number: int) -> tuple[list[tuple[str, ...]], list[int]]:
+    """Sentences of one to nine words, in which one word is one piece and all others are two; and its place."""
+    generator = generator_for("one piece each")
+    sentences, places = [], []
+    for length in generator.integers(1, 10, size=number).tolist():
+        words = generator.choice(SPLIT, size=length).tolist()
+        places.append(int(generator.integers(length)))
+        words[places[-1]] = str(generator.choice(SINGLE))
+        sentences.append(tuple(words))
+    return sentences, places
+
+
+def test_bert_moves_as_far_as_its_own_network_says(tiny_bert: Any) -> None:
+    """Ids and vectors straight from transformers, one sentence at a time."""
+    import torch
+
+    sentences, places = of_one_piece_each(25)
+    result = mask_shift(tiny_bert, sentences)
+    assert sorted(result.targets) == sorted(words[place] for words, place in zip(sentences, places, strict=True))
+    moved, vectors = [], []
+    for words, place in zip(sentences, places, strict=True):
+        ids = torch.tensor([tiny_bert.tokenizer(" ".join(words))["input_ids"]])
+        at = 1 + 2 * place  # all words before it are two pieces
+        hidden = ids.clone()
+        hidden[0, at] = tiny_bert.tokenizer.mask_token_id
+        with torch.no_grad():
+            both = [
+                torch.stack(tiny_bert.model(input_ids=one, output_hidden_states=True).hidden_states)[:, 0].numpy()
+                for one in (ids, hidden)
+            ]
+        moved.append(np.square(both[1][:, at] - both[0][:, at]).sum(axis=-1))
+        pieces = np.cumsum([1, *(1 if i == place else 2 for i in range(len(words)))])
+        vectors.extend(both[0][:, a:b].mean(axis=1) for a, b in pairwise(pieces))
+    spread = np.var(np.stack(vectors), axis=0).sum(axis=-1)
+    expected = np.mean(moved, axis=0) / (2 * spread)
+    found = [result.interval(layer).value[0] for layer in range(4)]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    assert min(found) > 0.05
+
+
+def test_bert_does_not_care_for_the_size_of_a_batch(tiny_bert: Any) -> None:
+    """Sentences of 3 to 19 pieces, so that most are padded when read together."""
+    sentences, _ = of_one_piece_each(25)
+    frames = [mask_shift(tiny_bert, sentences, batch_size=size).to_frame() for size in (1, 4, 32)]
+    for frame in frames[1:]:
+        for column in ("value", "low", "high"):
+            np.testing.assert_allclose(frame[column].to_numpy(), frames[0][column].to_numpy(), rtol=1e-9)
