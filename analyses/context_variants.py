@@ -207,20 +207,48 @@ def contexts_by_length(
             if side == min(sides) and not found:
                 raise
             missing.append(side)
-    common = set.intersection(*(set(contexts.words) for contexts in found))
-    if len(common) < 2:
-        raise DataError(
-            f"fewer than two words have contexts of {', '.join(str(contexts.side) for contexts in reversed(found))} words per "
-            "side alike; give more sentences, or fewer lengths"
-        )
-    order = [word for word in found[0].words if word in common]
-    sets = []
-    for contexts in reversed(found):
-        by_word = {target.word: target for target in contexts.targets}
-        sets.append(replace(contexts, targets=tuple(by_word[word] for word in order)))
+    sets = list(common_targets(found))
     if missing:
         lengths = ", ".join(map(str, sorted(missing)))
         note = f"no contexts of {lengths} words per side: fewer than two words have {grid} x {grid} of them"
+        sets[-1] = replace(sets[-1], notes=(*sets[-1].notes, note))
+    return tuple(sets)
+
+
+def common_targets(found: Sequence[ContextSet]) -> tuple[ContextSet, ...]:
+    """Keep the targets that contexts of several lengths have in common.
+
+    Parameters
+    ----------
+    found : sequence of ContextSet
+        Contexts of different lengths.
+
+    Returns
+    -------
+    tuple of ContextSet
+        By rising length, with the same target words in the same order, that of the longest; the words left out stand in
+        the notes of the longest.
+
+    Raises
+    ------
+    DataError
+        If fewer than two target words are in all of them.
+    """
+    found = sorted(found, key=lambda contexts: contexts.side)
+    common = set.intersection(*(set(contexts.words) for contexts in found))
+    if len(common) < 2:
+        raise DataError(
+            f"fewer than two words have contexts of {', '.join(str(contexts.side) for contexts in found)} words per "
+            "side alike; give more sentences, or fewer lengths"
+        )
+    order = [word for word in found[-1].words if word in common]
+    sets = []
+    for contexts in found:
+        by_word = {target.word: target for target in contexts.targets}
+        sets.append(replace(contexts, targets=tuple(by_word[word] for word in order)))
+    left_out = dict.fromkeys(word for contexts in found for word in contexts.words if word not in common)
+    if left_out:
+        note = f"left out, as not every length has contexts for them: {', '.join(left_out)}"
         sets[-1] = replace(sets[-1], notes=(*sets[-1].notes, note))
     return tuple(sets)
 

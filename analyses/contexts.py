@@ -122,10 +122,11 @@ def collect_contexts(
 
     A target is a word form (case-sensitive, with at least one letter) that has K left and K right parts: W words
     directly before, or after, an occurrence with at least W words on both sides. No sentence gives both a left and a
-    right part (a natural pair in the grid would bias the variances), no part is used twice, and per grid all left parts
-    have one piece count in each model, and all right parts too: the combination of counts with the largest supply is
-    taken. The composed sentences are aligned again, and a target whose piece counts are not constant in them is
-    dropped. In mode ``natural`` the K left and the K right parts are those of the same K sentences, pair by pair.
+    right part, and no sentence of the corpus has a left and a right part of one grid around the target (such a natural
+    pair would bias the variances). No part is used twice, and per grid all left parts have one piece count in each
+    model, and all right parts too: the combination of counts with the largest supply is taken. The composed sentences
+    are aligned again, and a target whose piece counts are not constant in them is dropped. In mode ``natural`` the K
+    left and the K right parts are those of the same K sentences, pair by pair.
 
     Candidates are tried in falling order of frequency, one from each half in turn: with `upos` the halves are function
     and content words; without, the more and the less frequent half of the candidates, the second holding most content
@@ -255,7 +256,9 @@ class _Corpus:
                 break
         if uneven:
             words = "1 frequent word" if uneven == 1 else f"{uneven} frequent words"
-            notes.append(f"{words} passed over: fewer than {grid} left or right contexts of one length in pieces")
+            notes.append(
+                f"{words} passed over: fewer than {grid} left or right contexts of one length in pieces, apart from each other"
+            )
         return found, notes
 
     def candidates(self, side: int, grid: int) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -309,10 +312,22 @@ class _Corpus:
         # A sentence that could serve both sides goes to the side that has fewer; as `supply` reaches `grid`, both do.
         for sentence in (sentence for sentence in left if sentence in shared):
             (use_left if len(use_left) <= len(use_right) else use_right).append(sentence)
-        return (
-            tuple(left[use_left[i]] for i in generator.permutation(len(use_left))[:grid]),
-            tuple(right[use_right[i]] for i in generator.permutation(len(use_right))[:grid]),
-        )
+        before_parts = tuple(left[use_left[i]] for i in generator.permutation(len(use_left))[:grid])
+        after_parts = (right[use_right[i]] for i in generator.permutation(len(use_right)))
+        # A part that occurs in several sentences is kept for one of them; with the other sides it must not meet either.
+        partners = self.partners(word, places, side)
+        apart = [part for part in after_parts if not any(part in partners[other] for other in before_parts)][:grid]
+        return (before_parts, tuple(apart)) if len(apart) == grid else None
+
+    def partners(self, word: str, places: Sequence[tuple[int, int]], side: int) -> dict[Words, set[Words]]:
+        """Left part -> the right parts with which it stands around the word, in all sentences that have the word."""
+        found: dict[Words, set[Words]] = defaultdict(set)
+        for sentence, _ in places:
+            words = self.sentences[sentence]
+            for position in range(side, len(words) - side):
+                if words[position] == word:
+                    found[words[position - side : position]].add(words[position + 1 : position + 1 + side])
+        return found
 
     def needed(self, grid: int) -> int:
         """Sentences that a target must occur in."""

@@ -6,6 +6,7 @@ of two one-directional models has no interaction share whatever its weights; a m
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -50,13 +51,16 @@ __all__ = [
     "COMPONENTS",
     "CONTROL",
     "CROSSED",
+    "LEAST_TARGETS",
     "MIX",
     "MODES",
     "NORMED_MIX",
     "STANDARDISED",
     "DirectionShares",
+    "bounded",
     "direction_shares",
     "numerical_floor",
+    "target_notes",
 ]
 
 Array = npt.NDArray[np.float64]
@@ -66,6 +70,10 @@ MODES = ("crossed", "natural", "resampled", "masked")
 
 BY_CLASS = "by word class"
 """Condition of the rows for one class of target words; the column `task` names the class."""
+
+LEAST_TARGETS = 8
+"""An interval is over at least so many targets; a percentile bootstrap over fewer is far too narrow (of 95 % intervals over
+two targets about half hold the truth). Word classes with fewer have no rows."""
 
 SHARES = ("direction_share_left", "direction_share_right", "direction_share_interaction", "contextual_share")
 """The measures, in the order of an interval's columns."""
@@ -129,10 +137,11 @@ class DirectionShares:
         -------
         Interval
             Arrays of shape (4,): shares of left, right and interaction, and the contextual share. Shares are NaN where
-            the contextual variance is at the numerical floor.
+            the contextual variance is at the numerical floor, low and high with fewer than `LEAST_TARGETS` targets.
         """
         condition = condition or self.mode
-        result = bootstrap(self.components[layer, part, condition], _ratios, resamples=self.resamples, seed=self.seed)
+        units = self.components[layer, part, condition]
+        result = bounded(bootstrap(units, _ratios, resamples=self.resamples, seed=self.seed))
         if not self.is_defined(layer, part, condition):
             for array in (result.value, result.low, result.high):
                 array[:3] = np.nan
@@ -188,7 +197,8 @@ class DirectionShares:
         Returns
         -------
         Interval or None
-            Arrays of shape (1,), in share per layer; None if fewer than two contextual layers have a defined share.
+            Arrays of shape (1,), in share per layer, low and high NaN with fewer than `LEAST_TARGETS` targets; None if
+            fewer than two contextual layers have a defined share.
         """
         condition = condition or self.mode
         layers = [
@@ -207,7 +217,7 @@ class DirectionShares:
             slopes: Array = effects[..., 2] / effects.sum(axis=-1) @ weights
             return slopes[..., None]
 
-        return bootstrap(units, fitted, resamples=self.resamples, seed=self.seed)
+        return bounded(bootstrap(units, fitted, resamples=self.resamples, seed=self.seed))
 
     def rows(self) -> list[dict[str, Any]]:
         """One mapping per number, for `extractors.foundation.results.tidy`."""
@@ -229,11 +239,11 @@ class DirectionShares:
         return [*rows, *self._class_rows()]
 
     def _class_rows(self) -> Iterator[dict[str, Any]]:
-        """Whole vectors of mode ``crossed``, class by class."""
+        """Whole vectors of mode ``crossed``, class by class, of classes with `LEAST_TARGETS` targets."""
         if self.mode != CROSSED:
             return
         for label, shares in self.by_class().items():
-            for layer in self.layers:
+            for layer in self.layers if len(shares.contexts.targets) >= LEAST_TARGETS else ():
                 for row in shares.rows_of(layer, "whole", CROSSED):
                     yield {**row, "condition": BY_CLASS, "task": label}
 
@@ -434,7 +444,7 @@ def direction_shares(
         raise UsageError(f"the statistics given are not of {info.name} with these layers and pooling; leave them out")
 
     masked = mode == "masked"
-    notes = []
+    notes = list(target_notes(contexts, mode))
     if masked:
         if not info.masks:
             notes.append(f"masked words are read as {side_masks(extractor).word!r}: {info.name} has no mask")
@@ -463,6 +473,51 @@ def direction_shares(
         mode=mode,
         notes=tuple(notes),
     )
+
+
+def bounded(interval: Interval) -> Interval:
+    """The interval as it is, or without its ends if it is over fewer than `LEAST_TARGETS` targets.
+
+    Parameters
+    ----------
+    interval : Interval
+        Over targets.
+
+    Returns
+    -------
+    Interval
+        With the same values and n.
+    """
+    if interval.n >= LEAST_TARGETS:
+        return interval
+    return replace(interval, low=np.full_like(interval.low, np.nan), high=np.full_like(interval.high, np.nan))
+
+
+def target_notes(contexts: ContextSet, mode: str = CROSSED) -> tuple[str, ...]:
+    """What cannot be told for want of targets: intervals, or rows of word classes.
+
+    Parameters
+    ----------
+    contexts : ContextSet
+        The contexts measured.
+    mode : {"crossed", "natural", "resampled", "masked"}
+        The mode; word classes have rows in ``crossed``.
+
+    Returns
+    -------
+    tuple of str
+        The same for every model; empty if nothing is missing.
+    """
+    number = len(contexts.targets)
+    if number < LEAST_TARGETS:
+        return (f"no intervals, over {number} target words they would be too narrow; {LEAST_TARGETS} are needed",)
+    labels = Counter(
+        label for target in contexts.targets for label in (target.word_class, target.upos) if label is not None
+    )
+    few = ", ".join(f"{label} ({count})" for label, count in sorted(labels.items()) if count < LEAST_TARGETS)
+    if mode != CROSSED or not few:
+        return ()
+    return (f"word classes with fewer than {LEAST_TARGETS} target words have no rows: {few}",)
 
 
 def _check_mode(mode: str, contexts: ContextSet | None) -> None:

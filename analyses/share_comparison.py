@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from analyses.direction_shares import CONTROL, CROSSED, STANDARDISED, DirectionShares
+from analyses.direction_shares import CONTROL, CROSSED, LEAST_TARGETS, STANDARDISED, DirectionShares, bounded
 from analyses.factorial import (
     ARCHITECTURES,
     CELLS,
@@ -133,7 +133,8 @@ def interaction_gap(deep: DirectionShares, shallow: DirectionShares, *, conditio
     Returns
     -------
     Interval
-        Arrays of shape (1,); NaN where one of the shares is undefined.
+        Arrays of shape (1,); NaN where one of the shares is undefined, low and high also with fewer than
+        `LEAST_TARGETS` targets.
 
     Raises
     ------
@@ -142,7 +143,7 @@ def interaction_gap(deep: DirectionShares, shallow: DirectionShares, *, conditio
     """
     _check_same([deep, shallow])
     first, second = (_top(shares, condition) for shares in (deep, shallow))
-    gap = paired_difference(first, second, interaction_share, resamples=deep.resamples, seed=deep.seed)
+    gap = bounded(paired_difference(first, second, interaction_share, resamples=deep.resamples, seed=deep.seed))
     return gap if _all_defined([deep, shallow], condition) else _undefined(gap)
 
 
@@ -159,7 +160,8 @@ def share_effects(cells: Mapping[Cell, DirectionShares], *, condition: str | Non
     Returns
     -------
     MainEffects
-        With intervals over targets, all models resampled together; NaN where one of the shares is undefined.
+        With intervals over targets, all models resampled together; NaN where one of the shares is undefined, low and
+        high also with fewer than `LEAST_TARGETS` targets.
 
     Raises
     ------
@@ -174,6 +176,7 @@ def share_effects(cells: Mapping[Cell, DirectionShares], *, condition: str | Non
     _check_same(models)
     units = {cell: _top(shares, condition) for cell, shares in cells.items()}
     found = main_effects(units, interaction_share, resamples=models[0].resamples, seed=models[0].seed)
+    found = replace(found, effects=bounded(found.effects), cells=bounded(found.cells))
     return found if _all_defined(models, condition) else replace(found, effects=_undefined(found.effects))
 
 
@@ -183,7 +186,9 @@ def mixing_onset(
     """The first layer at which left and right interact.
 
     That is: the lower bound of S_LR is above `delta`, above the upper bound of the untrained copy at that layer, and above
-    that of the control ``layer-normed additive``, whole vectors of mode ``crossed``.
+    that of the control ``layer-normed additive``, whole vectors of mode ``crossed``. The onset is a decision made from
+    intervals and has none of its own: it says at which layer an interaction is first shown, not where it sets in within
+    some margin, and more targets, hence narrower intervals, may show it earlier.
 
     Parameters
     ----------
@@ -197,7 +202,7 @@ def mixing_onset(
     Returns
     -------
     int or None
-        The layer; None if there is none.
+        The layer; None if there is none, or if there are no intervals to decide by (fewer than `LEAST_TARGETS` targets).
 
     Raises
     ------
@@ -300,6 +305,11 @@ def compare_shares(results: Sequence[DirectionShares], *, design: Mapping[Cell, 
             copies = {shares.info.name: shares for shares in group if shares.info.weights == "untrained"}
             for shares in group:
                 if shares.info.weights != "trained":
+                    continue
+                if len(shares.contexts.targets) < LEAST_TARGETS:
+                    notes.append(
+                        f"no mixing onset: it is decided by intervals, which need {LEAST_TARGETS} target words"
+                    )
                     continue
                 copy = copies.get(shares.info.name)
                 onsets.append((shares, mixing_onset(shares, untrained=copy)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from analyses.context_variants import SIDES, contexts_by_length
+from analyses.context_variants import SIDES, common_targets, contexts_by_length
 from analyses.contexts import ContextSet
 from analyses.direction_shares import CROSSED, DirectionShares, direction_shares
 from analyses.share_components import NaturalStatistics, natural_statistics
@@ -98,7 +98,7 @@ def shares_by_length(
         The corpus: for natural sentences, and for contexts if none are given.
     contexts : sequence of ContextSet, optional
         Crossed contexts of different lengths (`contexts_by_length`, or one set and its `shorten_contexts`), the same for
-        all models to be compared.
+        all models to be compared. Target words that not all of them have are left out, with a note.
     sides, grid, targets, upos
         For contexts collected here: words per side, parts per side, target words, part-of-speech tags; see
         `contexts_by_length`.
@@ -122,6 +122,7 @@ def shares_by_length(
     lengths = [one.side for one in contexts]
     if not lengths or len(set(lengths)) < len(lengths):
         raise UsageError(f"contexts of lengths {lengths}: give at least one set, each of another length")
+    contexts = common_targets(contexts)
     chosen = select_layers(layers, extractor.info.layer_names, model=extractor.info.name)
     if statistics is None:
         statistics = natural_statistics(
@@ -149,6 +150,6 @@ def shares_by_length(
             data=data,
             progress=progress,
         )
-        for one in sorted(contexts, key=lambda one: one.side)
+        for one in contexts
     )
     return SharesByLength(results, tuple(dict.fromkeys(note for one in contexts for note in one.notes)))

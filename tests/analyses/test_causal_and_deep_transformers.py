@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from analyses import ContextSet, attention_distance, collect_contexts, direction_shares
+from analyses.direction_shares import STANDARDISED
 from extractors import Extractor, load_extractor
 from extractors.foundation.errors import DataError
 from extractors.foundation.randomness import generator_for
@@ -25,11 +26,11 @@ START = "<|endoftext|>"
 
 @pytest.fixture(scope="module")
 def text() -> Sentences:
-    """240 sentences of nine words of one to three syllables; six target words in the middle."""
+    """240 sentences of nine words of one to three syllables; eight target words in the middle."""
     generator = generator_for("tiny transformers")
     words = ["".join(generator.choice(SYLLABLES, size=length)) for length in [1, 1, 2, 2, 3] * 30]
     return [
-        (*generator.choice(words, size=4).tolist(), f"{SYLLABLES[number % 6]}x", *generator.choice(words, 4).tolist())
+        (*generator.choice(words, size=4).tolist(), f"{SYLLABLES[number % 8]}x", *generator.choice(words, 4).tolist())
         for number in range(240)
     ]
 
@@ -58,8 +59,9 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory, text: Sentences) -> Path:
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    trainer = trainers.BpeTrainer(vocab_size=60, special_tokens=[START], show_progress=False)
-    tokenizer.train_from_iterator([" ".join(words) for words in text], trainer)
+    trainer = trainers.BpeTrainer(vocab_size=62, special_tokens=[START], show_progress=False)
+    # A tilde is one piece, as in the published one: it stands for a masked word.
+    tokenizer.train_from_iterator([*(" ".join(words) for words in text), " ~" * 2000], trainer)
     config = GPT2Config(
         vocab_size=tokenizer.get_vocab_size(),
         n_embd=16,
@@ -125,7 +127,7 @@ def models(gpt2: Path, bert: Path) -> tuple[Extractor, Extractor]:
 @pytest.fixture(scope="module")
 def contexts(models: tuple[Extractor, Extractor], text: Sentences) -> ContextSet:
     """The same for both models, of constant length in the pieces of each."""
-    return collect_contexts(models, text, side=3, grid=3, targets=4)
+    return collect_contexts(models, text, side=3, grid=3, targets=8)
 
 
 def test_a_causal_transformer_has_exactly_no_right_and_no_interaction_share(
@@ -136,12 +138,28 @@ def test_a_causal_transformer_has_exactly_no_right_and_no_interaction_share(
     assert np.isnan(causal.interval(0).value[:3]).all(), "constant positions leave layer 0 without contextual variance"
     for layer in (1, 2, 3):
         interval = causal.interval(layer)
+        standardised = causal.interval(layer, condition=STANDARDISED)
+        for one in (interval, standardised):
+            for bound in (one.low, one.value, one.high):
+                assert np.abs(bound[1:3]).max() < 1e-10
+                assert bound[0] == pytest.approx(1, abs=1e-10)
+            assert one.value[3] > 0.05, "no shares of a variance that is nearly nothing"
+        assert deep.interval(layer).low[1] > 0.05
+        assert deep.interval(layer).low[2] > 1e-3, "the zeros above must be able to fail"
+
+
+def test_a_causal_transformer_does_not_see_the_right_side_masked(
+    models: tuple[Extractor, Extractor], text: Sentences, contexts: ContextSet
+) -> None:
+    causal, deep = (direction_shares(model, text, contexts=contexts, mode="masked", natural=50) for model in models)
+    for layer in (1, 2, 3):
+        interval = causal.interval(layer)
         for bound in (interval.low, interval.value, interval.high):
             assert np.abs(bound[1:3]).max() < 1e-10
             assert bound[0] == pytest.approx(1, abs=1e-10)
-        assert interval.value[3] > 0.05, "no shares of a variance that is nearly nothing"
+        assert interval.value[3] > 0.05
         assert deep.interval(layer).low[1] > 0.05
-        assert deep.interval(layer).low[2] > 1e-3, "the zeros above must be able to fail"
+        assert deep.interval(layer).low[2] > 1e-3
 
 
 def test_one_word_sentences_give_a_causal_model_no_corpus_mean(
@@ -169,7 +187,7 @@ def test_pooling_changes_shares_and_is_told_in_every_row(
 def test_contexts_of_two_models_have_constant_lengths_in_the_pieces_of_both(
     models: tuple[Extractor, Extractor], contexts: ContextSet, text: Sentences
 ) -> None:
-    own = collect_contexts([models[1]], text, side=3, grid=3, targets=4)
+    own = collect_contexts([models[1]], text, side=3, grid=3, targets=8)
     varied = set()
     for chosen, seen in ((contexts, set()), (own, varied)):
         for target in chosen.targets:
@@ -222,7 +240,7 @@ def test_shares_equal_pair_estimators_on_the_models_own_forward(
 def test_attention_distance_of_gpt2_equals_a_slow_loop(
     models: tuple[Extractor, Extractor], text: Sentences, start: bool
 ) -> None:
-    """With the start token, which is the usual way, and without; the uniform baseline is over words alone in both."""
+    """With the start token, which is the usual way, and without; the uniform baseline is over pieces, taken to words alike."""
     causal: Any = models[0]
     corpus = text[:4]
     result = attention_distance(causal, corpus, sentence_start=start)
@@ -237,7 +255,9 @@ def test_attention_distance_of_gpt2_equals_a_slow_loop(
             between, elsewhere = rows @ owned.T, rows @ special
             place = np.arange(len(words))
             away = np.abs(place[:, None] - place)
-            even = away * np.tril(np.ones_like(away)) / (place[:, None] + 1)
+            allowed = np.tril(np.ones((len(owners), len(owners))))
+            even = owned / owned.sum(axis=1, keepdims=True) @ (allowed / allowed.sum(axis=1, keepdims=True)) @ owned.T
+            even = away * even / even.sum(axis=1, keepdims=True)
             mass = between.sum(axis=-1)
             columns = [
                 mass.sum(-1),

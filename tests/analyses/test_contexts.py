@@ -70,6 +70,36 @@ def test_repeated_sentences_and_parts_count_once(fake: Any, corpus: list[tuple[s
     assert "t1" in contexts.words
 
 
+def test_parts_that_occur_again_never_meet_their_other_side(fake: Any, corpus: list[tuple[str, ...]]) -> None:
+    """Forty left and forty right parts in random pairs: a part that is kept for one sentence has partners in others."""
+    generator = np.random.default_rng(0)
+    text = []
+    for words in corpus:
+        left, right = generator.integers(40, size=2)
+        text.append((*words[:4], f"l{left}", "x", words[6], "y", f"r{right}", *words[9:], str(len(text))))
+    natural = {(words[i - 2 : i], words[i], words[i + 1 : i + 3]) for words in text for i in range(2, len(words) - 2)}
+    contexts = collect_contexts([fake(flat)], text, side=2, grid=6, words={f"t{number}" for number in range(10)})
+    assert len(contexts.targets) == 10
+    for target in contexts.targets:
+        cells = {(left, target.word, right) for left in target.left for right in target.right}
+        assert len(cells) == 36
+        assert not cells & natural
+
+
+def test_a_word_whose_parts_cannot_be_kept_apart_is_passed_over(fake: Any, corpus: list[tuple[str, ...]]) -> None:
+    """Of t0 every left part meets every right part in the corpus."""
+    text = list(corpus)
+    places = [number for number, words in enumerate(corpus) if words[6] == "t0"]
+    for which, number in enumerate(places[:25]):
+        words = corpus[number]
+        text[number] = (*words[:4], "x", f"l{which % 5}", "t0", f"r{which // 5}", "y", *words[9:])
+    text = [words for number, words in enumerate(text) if number not in places[25:]]
+    contexts = collect_contexts([fake(flat)], text, side=2, grid=2)
+    assert "t0" not in contexts.words
+    assert "t1" in contexts.words
+    assert any("passed over" in note and "apart from each other" in note for note in contexts.notes)
+
+
 def test_a_word_whose_pieces_follow_the_words_around_it_is_dropped(fake: Any, corpus: list[tuple[str, ...]]) -> None:
     def contextual(words: tuple[str, ...]) -> list[int]:
         counts = [1] * len(words)

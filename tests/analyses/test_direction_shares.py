@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyses import DirectionShares, collect_contexts, direction_shares
+from analyses import DirectionShares, collect_contexts, direction_shares, natural_statistics
 from analyses.direction_shares import CONTROL, CROSSED, STANDARDISED, numerical_floor
 from extractors.foundation.errors import DataError, UsageError
 from extractors.foundation.results import COLUMNS
@@ -128,6 +128,33 @@ def test_a_rogue_dimension_decides_raw_and_not_standardised(sided: Any, part_vec
     assert shares(result, condition=STANDARDISED)[0] == pytest.approx(1 / 6, abs=0.1)
 
 
+def test_a_dimension_under_the_floor_is_left_out_of_the_standardised_shares(
+    fake: Any, part_vector: Any, corpus: Corpus
+) -> None:
+    """Rounding noise in natural sentences (13 words), a huge function of the left side in composed ones (9 words)."""
+
+    def hidden(words: tuple[str, ...], *, last: bool) -> np.ndarray:
+        own = np.stack([part_vector((word,)) for word in words])
+        sides = np.stack([part_vector(("r", *words[i + 1 :])) for i in range(len(words))])
+        noise = [100 + (1e-14 if len(words) > 9 else 50) * part_vector(("n", *words[:i]))[0] for i in range(len(words))]
+        vectors = own + sides
+        if last:
+            vectors[:, 5] = noise
+        return np.stack([own, vectors] if last else [own[:, :5], vectors[:, :5]])
+
+    model, rest = (fake(lambda words, last=last: hidden(words, last=last)) for last in (True, False))
+    contexts = collect_contexts([model], corpus, side=4, grid=4)
+    result, without = (direction_shares(one, corpus, contexts=contexts) for one in (model, rest))
+    weight = natural_statistics(model, corpus).weight[1]
+    assert weight[5] == 0
+    assert weight[:5].min() > 0
+    assert shares(result)[0] > 0.9, "as they are, the dimension decides"
+    assert result.interval(1, condition=STANDARDISED).value == pytest.approx(
+        without.interval(1, condition=STANDARDISED).value, rel=1e-12, abs=1e-14
+    )
+    assert shares(result, condition=STANDARDISED) == pytest.approx([0, 1, 0], abs=1e-12)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_at_the_numerical_floor_shares_are_missing(sided: Any, part_vector: Any, corpus: Corpus, dtype: str) -> None:
     """Noise of a few eps, relative to the vectors' size, is no contextual variance; ten thousand times as much is."""
@@ -206,7 +233,7 @@ def test_slope_of_planted_curves(sided: Any, part_vector: Any, corpus: Corpus) -
     planted = [(0.0, 0.0, 0.0), (1.0, 1.0, 0.0), (1.0, 1.0, 1.0), (0.0, 0.0, 1.0)]
     model = direction_shares(sided(lambda left, right: part_vector(left)), corpus)
     components = {
-        (layer, "whole", CROSSED): np.tile([*effects, 1.0, 1.0], (5, 1)) for layer, effects in enumerate(planted)
+        (layer, "whole", CROSSED): np.tile([*effects, 1.0, 1.0], (8, 1)) for layer, effects in enumerate(planted)
     }
     info = dataclasses.replace(model.info, layer_names=("0", "1", "2", "3"))
     result = dataclasses.replace(model, info=info, components=components)

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from analyses import ContextSet, attention_distance, collect_contexts, direction_shares
+from analyses import (
+    ContextSet,
+    DirectionShares,
+    attention_distance,
+    collect_contexts,
+    direction_shares,
+    mixing_onset,
+    natural_statistics,
+    paired_difference,
+    resample_contexts,
+)
+from analyses.direction_shares import CONTROL, CROSSED, MIX, NORMED_MIX, STANDARDISED
 from extractors import Extractor, load_extractor
 
 Sentences = list[tuple[str, ...]]
@@ -58,6 +70,73 @@ def test_elmo_has_no_interaction_and_one_sided_halves(elmo: Extractor, ewt: Sent
         assert result.interval(layer, condition="layer-normed additive").low[2] > 1e-4
 
 
+def one_sided(result: DirectionShares, layer: int | None, condition: str) -> None:
+    """Exact zeros of a concatenation: no interaction, and halves that know of one side."""
+    interval = result.interval(layer, condition=condition)
+    assert np.abs([interval.low[2], interval.value[2], interval.high[2]]).max() < 1e-10
+    assert interval.low[:2].min() > 0.02, "shares of something"
+    for part, own in (("forward", 0), ("backward", 1)):
+        half = result.interval(layer, part, condition)
+        other = [1 - own, 2]
+        assert np.abs([half.low[other], half.value[other], half.high[other]]).max() < 1e-10
+        assert half.value[own] == pytest.approx(1, abs=1e-10)
+
+
+def test_elmo_has_exact_zeros_standardised_and_mixed_and_none_with_normalised_layers(
+    elmo: Extractor, ewt: Sentences, contexts: ContextSet
+) -> None:
+    few = ContextSet(contexts.targets[:8], contexts.side, contexts.grid, contexts.models, contexts.seed)
+    result = direction_shares(elmo, ewt, contexts=few, natural=100)
+    for layer in (1, 2):
+        one_sided(result, layer, STANDARDISED)
+    one_sided(result, None, MIX)
+    normed = result.interval(None, condition=NORMED_MIX)
+    assert normed.low[2] > 1e-7, "the deviation of a sentence depends on both of its sides"
+    assert result.interval(None, "forward", NORMED_MIX).low[1] > 1e-7
+
+
+@pytest.mark.parametrize("mode", ["natural", "resampled", "masked"])
+def test_elmo_has_exact_zeros_in_every_mode(
+    elmo: Extractor, bert: Extractor, ewt: Sentences, contexts: ContextSet, mode: str
+) -> None:
+    if mode == "resampled":
+        chosen = resample_contexts([elmo, bert], ewt, contexts)
+    else:
+        chosen = collect_contexts([elmo], ewt, side=8, grid=4, targets=8, mode="natural")
+    chosen = replace(chosen, targets=chosen.targets[:8])
+    result = direction_shares(elmo, ewt, contexts=chosen, mode=mode, natural=100)
+    assert len(chosen.targets) == 8
+    for layer in (1, 2):
+        one_sided(result, layer, mode)
+
+
+@pytest.mark.parametrize("model", ["elmo", "bert"])
+def test_batch_size_changes_nothing(
+    model: str, elmo: Extractor, bert: Extractor, ewt: Sentences, contexts: ContextSet
+) -> None:
+    extractor = {"elmo": elmo, "bert": bert}[model]
+    # Sentences of different lengths, so that batches are padded.
+    mixed = replace(contexts, targets=contexts.targets[:3])
+    one, many = (direction_shares(extractor, ewt[:40], contexts=mixed, natural=40, batch_size=size) for size in (1, 16))
+    for key, units in one.components.items():
+        np.testing.assert_allclose(many.components[key], units, rtol=1e-12, atol=1e-12 * units[:, 4].max())
+
+
+def test_the_mixing_onset_of_bert(bert: Extractor, minilm_path: Path, ewt: Sentences, contexts: ContextSet) -> None:
+    few = replace(contexts, targets=contexts.targets[:10])
+    copy = load_extractor(minilm_path, dtype="float64", untrained=True)
+    trained, untrained = (direction_shares(one, ewt, contexts=few, natural=50) for one in (bert, copy))
+    onset = mixing_onset(trained, untrained=untrained)
+    assert onset is not None
+    bars = [
+        max(0.01, untrained.interval(layer).high[2], trained.interval(layer, condition=CONTROL).high[2])
+        for layer in range(1, 7)
+    ]
+    lows = [trained.interval(layer).low[2] for layer in range(1, 7)]
+    assert onset == 1 + next(i for i, (low, bar) in enumerate(zip(lows, bars, strict=True)) if low > bar)
+    assert mixing_onset(untrained, untrained=trained) is None
+
+
 def test_bert_interacts_more_with_depth(bert: Extractor, ewt: Sentences, contexts: ContextSet) -> None:
     result = direction_shares(bert, ewt, contexts=contexts, natural=200)
     assert len(contexts.targets) == 20
@@ -86,15 +165,20 @@ def test_bert_in_float32_gives_the_same(
 
 @pytest.mark.slow
 def test_estimates_do_not_drift_with_the_size_of_the_grid(bert: Extractor, ewt: Sentences) -> None:
-    """Other contexts of other number: each estimate lies in the other's interval, widened to that of a difference."""
+    """Other contexts, four and sixteen a side, of the same target words: the paired difference cannot be told from 0."""
+    wide = collect_contexts([bert], ewt, side=4, grid=16, seed=16)
+    narrow = collect_contexts([bert], ewt, side=4, grid=4, seed=4, words=wide.words)
+    assert narrow.words == wide.words
+    assert len(wide.words) >= 8
+    statistics = natural_statistics(bert, ewt, natural=200)
     small, large = (
-        direction_shares(bert, ewt, contexts=collect_contexts([bert], ewt, side=8, grid=grid, seed=grid), natural=200)
-        for grid in (4, 8)
+        direction_shares(bert, ewt, contexts=contexts, statistics=statistics) for contexts in (narrow, wide)
     )
     for layer in range(1, 7):
-        one, other = small.interval(layer), large.interval(layer)
-        width = np.hypot(one.high - one.low, other.high - other.low) / 2
-        assert np.all(np.abs(one.value - other.value) < 1.5 * width)
+        units = [result.components[layer, "whole", CROSSED] for result in (small, large)]
+        for column in range(3):
+            apart = paired_difference(*units, lambda sums, i=column: sums[..., i] / sums[..., :3].sum(axis=-1))
+            assert apart.low[0] <= 0 <= apart.high[0], (layer, column)
 
 
 def test_bert_attends_nearer_than_uniform_and_no_mass_is_lost(bert: Extractor, ewt: Sentences) -> None:

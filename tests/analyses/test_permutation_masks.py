@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analyses import ContextSet, collect_contexts, direction_shares
+from analyses import ContextSet, attention_distance, collect_contexts, context_reach, direction_shares
 from extractors import load_extractor
 from extractors.foundation.randomness import generator_for
 
@@ -26,7 +26,7 @@ def text() -> Sentences:
     generator = generator_for("permuted text")
     words = [f"w{number}" for number in range(40)]
     return [
-        (*generator.choice(words, 3).tolist(), f"t{i % 4}", *generator.choice(words, 3).tolist()) for i in range(60)
+        (*generator.choice(words, 3).tolist(), f"t{i % 8}", *generator.choice(words, 3).tolist()) for i in range(120)
     ]
 
 
@@ -60,7 +60,7 @@ def xlnet(tmp_path_factory: pytest.TempPathFactory, text: Sentences) -> Any:
 
 @pytest.fixture(scope="module")
 def contexts(xlnet: Any, text: Sentences) -> ContextSet:
-    return collect_contexts([xlnet], text, side=SIDE, grid=3, targets=4)
+    return collect_contexts([xlnet], text, side=SIDE, grid=3, targets=8)
 
 
 @contextmanager
@@ -93,6 +93,25 @@ def test_left_to_right_there_is_no_right_share_and_no_interaction(
         assert interval.value[3] > 0.05, "no shares of a variance that is nearly nothing"
 
 
+def right_masses(xlnet: Any, text: Sentences, contexts: ContextSet) -> tuple[np.ndarray, np.ndarray]:
+    """Right mass of the reach by substitution, and of the attention (heads and layers), layers 1..3."""
+    reach = context_reach(xlnet, text, contexts=contexts, estimators=("substitution",), bases=2).to_frame()
+    attention = attention_distance(xlnet, text[:10]).to_frame().query("condition == 'plain'")
+    return (
+        reach.query("measure == 'reach_mass_right' and layer > 0")["value"].to_numpy(),
+        attention.query("measure == 'attention_mass_right'")["value"].to_numpy(),
+    )
+
+
+def test_left_to_right_nothing_reaches_from_the_right(xlnet: Any, text: Sentences, contexts: ContextSet) -> None:
+    with read_in_order(xlnet.model, np.arange(LENGTH)):
+        reach, attention = right_masses(xlnet, text, contexts)
+    assert len(reach) == 3
+    assert len(attention) == 3 * (2 + 1)
+    assert (reach == 0).all()
+    assert (attention == 0).all()
+
+
 def test_right_to_left_it_is_the_other_way_round(xlnet: Any, text: Sentences, contexts: ContextSet) -> None:
     with read_in_order(xlnet.model, np.arange(LENGTH)[::-1].copy()):
         result = direction_shares(xlnet, text, contexts=contexts, natural=5)
@@ -112,10 +131,13 @@ def test_in_random_orders_both_sides_and_their_interaction_come_back(
             break  # else the target has read one side only
     with read_in_order(xlnet.model, order):
         result = direction_shares(xlnet, text, contexts=contexts, natural=5)
+        reach, attention = right_masses(xlnet, text, contexts)
     for layer in (1, 2, 3):
         assert result.interval(layer).low[0] > 1e-3
         assert result.interval(layer).low[1] > 1e-3
     assert result.interval(3).low[2] > 1e-3
+    assert (reach > 1e-3).all()
+    assert (attention > 1e-3).all()
 
 
 def test_without_a_mask_it_reads_both_sides(xlnet: Any, text: Sentences, contexts: ContextSet) -> None:

@@ -257,7 +257,7 @@ def text() -> Sentences:
 
 @pytest.fixture(scope="module")
 def shared(minis: dict[str, Extractor], text: Sentences) -> ContextSet:
-    return collect_contexts(list(minis.values()), text, side=3, grid=3, targets=4)
+    return collect_contexts(list(minis.values()), text, side=3, grid=3, targets=8)
 
 
 @pytest.fixture(scope="module")

@@ -129,13 +129,28 @@ def test_negative_estimates_are_kept() -> None:
 
 
 def test_natural_pairs_on_the_diagonal_bias_the_estimate() -> None:
-    """Why left and right parts come from disjoint sentences: a topic that natural pairs share raises the diagonal."""
+    """Why left and right parts come from disjoint sentences: a topic that natural pairs share raises the diagonal.
+
+    A diagonal of variance 1 has K ((K - 1) / K)^2 expected sum of squares, over (K - 1)^2: 1 / K.
+    """
     generator = np.random.default_rng(2)
-    size, draws = 4, 4000
+    size, draws = 4, 20_000
     crossed = generator.standard_normal((draws, size, 1)) + generator.standard_normal((draws, 1, size))
     natural = crossed + generator.standard_normal((draws, size, 1)) * np.eye(size)
     assert estimates(crossed)[:, 2].mean() == pytest.approx(0, abs=1e-12)
-    assert estimates(natural)[:, 2].mean() > 0.2
+    assert estimates(natural)[:, 2].mean() == pytest.approx(1 / size, abs=0.01)
+
+
+@pytest.mark.parametrize(("correlation", "expected"), [(0.0, 1.0), (0.7, 1.327), (1.0, 5 / 3)])
+def test_correlated_natural_pairs_bias_the_estimate_of_a_product(correlation: float, expected: float) -> None:
+    """h = l r of normal factors, V_LR = 1, K = 4: |l - mean|^2 |r - mean|^2 / 9 expects 1 + 2 / 3 of the squared correlation."""
+    generator = np.random.default_rng(5)
+    left, own = generator.standard_normal((2, 200_000, 4))
+    right = correlation * left + np.sqrt(1 - correlation**2) * own
+    found = estimates(left[:, :, None] * right[:, None, :])[:, 2]
+    assert expected == pytest.approx(1 + 2 / 3 * correlation**2, abs=1e-3)
+    assert found.mean() == pytest.approx(expected, abs=4.5 * found.std() / np.sqrt(len(found)))
+    assert found.std() / np.sqrt(len(found)) < 0.01
 
 
 def test_float32_is_accumulated_in_float64() -> None:
