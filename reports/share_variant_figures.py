@@ -55,10 +55,7 @@ def _by_class(results: pd.DataFrame, styles: Mapping[str, Style], first: int) ->
             counts = [units_counted(pick(classes, task=name), f"{name} words").strip(" .") for name in _CLASSES]
             caption = f"At the top layer: {'; '.join(tops)}. {joined(list(filter(None, counts)))}."
             if any(tagged.values()):
-                caption += (
-                    " Lower row: by part of speech (UPOS) at the top layer, with the number of target words; an interval over two or three "
-                    "words says little."
-                )
+                caption += " Lower row: by part of speech (UPOS) at the top layer, with the number of target words."
             title = "Interaction share by class of the target word" + (f" ({varying})" if varying else "")
             yield DrawnFigure(first + index, "directions", title, caption, (_INTERACTION, BY_CLASS), tuple(panels))
 
