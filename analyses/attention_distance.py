@@ -54,9 +54,10 @@ class AttentionDistance:
     """Attention distance of one model, by layer and head.
 
     Conditions: ``plain`` (measured), ``rollout`` (followed through all layers up to this one; of a layer, not of a head),
-    ``norm-weighted``; ``uniform`` (what a head would have that gives each row's mass on words evenly to the allowed words of
-    the sentence: all of them, or up to the word itself in a left-to-right model), ``rollout uniform`` (the rollout of such heads
-    in every layer). Of two models side by side the heads of each tower have its own allowed words, and `part` is the tower's;
+    ``norm-weighted``; ``uniform`` (what a head would have that attends from each piece evenly to the allowed pieces of the
+    sentence: all of them, or up to the piece itself in a left-to-right model; each word counts by its measured mass on words),
+    ``rollout uniform`` (the rollout of such heads in every layer). A word of six pieces is six places to such a head. Of two
+    models side by side the heads of each tower have its own allowed pieces, and `part` is the tower's;
     ``whole`` is a layer with all heads of both.
     """
 
@@ -98,7 +99,7 @@ class AttentionDistance:
         -------
         Interval
             Arrays of shape (lines, 13), for the lines in `lines`; the last one is the layer, all heads together. Columns: the
-            measures in the order of `MEASURES`, then the first six for the baseline (NaN if the allowed words are not known).
+            measures in the order of `MEASURES`, then the first six for the baseline (NaN if the allowed pieces are not known).
         """
         whole, place = self._intervals[condition], self.layers.index(layer)
         return Interval(whole.value[place], whole.low[place], whole.high[place], whole.n)
@@ -166,7 +167,7 @@ class AttentionDistance:
 
     @property
     def has_baseline(self) -> bool:
-        """Whether the allowed words of every head are known, so that there is a uniform baseline."""
+        """Whether the allowed pieces of every head are known, so that there is a uniform baseline."""
         return not np.isnan(self.statistics[PLAIN]).any()
 
     def to_frame(self) -> pd.DataFrame:
@@ -319,7 +320,7 @@ def attention_distance(
             "no special token is read before the sentence: its first word takes the attention a head has to spare"
         )
     if np.isnan(statistics[PLAIN]).any():
-        notes.append("no uniform baseline: which words a head may attend to is not known")
+        notes.append("no uniform baseline: which pieces a head may attend to is not known")
     notes += [f"{gap}; left out" for gap in gaps.values() if gap is not None]
     return AttentionDistance(info, chosen, statistics, tuple(notes), data, resamples, seed)
 
@@ -328,10 +329,10 @@ def _sentence_statistics(item: SentenceRepresentation, info: ModelInfo) -> dict[
     """Condition -> sums over one sentence, shape (layers, heads, 15); see `AttentionDistance.statistics`."""
     assert item.attention is not None
     assert item.attention_special is not None
-    words = len(item.words)
     parts = _head_parts(info)
     ways = {part: _DIRECTIONS.get(part, info.directionality) for part in parts}
-    even = np.stack([uniform_rows(words, ways[part]) for part, heads in parts.items() for _ in heads])
+    rows = [uniform_rows(item.alignment, way) for way in ways.values()]
+    even = np.repeat(np.stack(rows), [len(heads) for heads in parts.values()], axis=0)
     found = {PLAIN: sentence_sums(item.attention, item.attention_special, even)}
     for condition, maps in item.attention_variants.items():
         baseline = even

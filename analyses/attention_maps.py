@@ -1,6 +1,6 @@
 """Sums over the attention map of one sentence, and the same sums for attention without preferences.
 
-Plain and norm-weighted attention stand beside attention spread evenly over the words a head may attend to; rollout beside the
+Plain and norm-weighted attention stand beside attention spread evenly over the pieces a head may attend to; rollout beside the
 rollout of such attention, because the residual connection alone gives every word half of itself.
 """
 
@@ -50,26 +50,32 @@ def sentence_sums(words: npt.ArrayLike, special: npt.ArrayLike, baseline: Array)
     return np.concatenate([sums, single, even], axis=-1)
 
 
-@lru_cache(maxsize=512)
-def uniform_rows(words: int, directionality: str) -> Array:
-    """The word measures of each row under uniform attention to the allowed words.
+def uniform_rows(alignment: Alignment, directionality: str) -> Array:
+    """The word measures of each row under uniform attention to the allowed pieces.
+
+    Every piece attends evenly to the pieces that it may attend to, special tokens included. Taken to words like a measured
+    map (summed over the pieces of the word attended to, averaged over those of the word that attends); what goes to special
+    tokens is left out and the rest renormalised, so that a head that is uniform over pieces has exactly these rows.
 
     Parameters
     ----------
-    words : int
-        Number of words.
+    alignment : Alignment
+        Which pieces belong to which word.
     directionality : str
         One of `extractors.representation.DIRECTIONALITIES`.
 
     Returns
     -------
     float64 array of shape (words, 6)
-        NaN if it is not known which words are allowed.
+        NaN if it is not known which pieces are allowed.
     """
-    allowed = _allowed(words, directionality)
+    allowed = _allowed(len(alignment.pieces), directionality)
     if allowed is None:
-        return np.full((words, WORD_COLUMNS), np.nan)
-    return _row_measures(allowed / allowed.sum(axis=1, keepdims=True))
+        return np.full((len(alignment.words), WORD_COLUMNS), np.nan)
+    members = _members(alignment)
+    even = allowed / allowed.sum(axis=1, keepdims=True)
+    between = members / members.sum(axis=1, keepdims=True) @ even @ members.T
+    return _row_measures(between / between.sum(axis=1, keepdims=True))
 
 
 def rolled_out_uniform_rows(alignment: Alignment, directionality: str, layers: tuple[int, ...]) -> Array:
@@ -97,9 +103,7 @@ def rolled_out_uniform_rows(alignment: Alignment, directionality: str, layers: t
     allowed = _allowed(pieces, directionality)
     if allowed is None:
         return np.full((len(layers), words, WORD_COLUMNS), np.nan)
-    members = np.zeros((words, pieces))
-    for word, places in enumerate(alignment.word_pieces):
-        members[word, list(places)] = 1
+    members = _members(alignment)
     step = (allowed / allowed.sum(axis=1, keepdims=True) + np.eye(pieces)) / 2
     flow = members / members.sum(
         axis=1, keepdims=True
@@ -111,6 +115,14 @@ def rolled_out_uniform_rows(alignment: Alignment, directionality: str, layers: t
             kept.append(flow)
     between = np.stack(kept) @ members.T
     return _row_measures(between / between.sum(axis=-1, keepdims=True))
+
+
+def _members(alignment: Alignment) -> Array:
+    """1 where a piece belongs to a word, shape (words, pieces)."""
+    members = np.zeros((len(alignment.words), len(alignment.pieces)))
+    for word, places in enumerate(alignment.word_pieces):
+        members[word, list(places)] = 1
+    return members
 
 
 def _allowed(positions: int, directionality: str) -> Array | None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyses.factorial import CELLS, MainEffects, main_effects, mean_of_units, paired_difference
-from analyses.gap_mixes import mixed, normalised, prediction_sums, tuned_weights
+from analyses.gap_mixes import mixed, normalised, prediction_sums, refitted_weights, tuned_weights, weight_units
 from analyses.gap_sets import GapSet, collect_gaps
 from analyses.share_comparison import two_by_two
 from extractors.base import Extractor, Sentence
@@ -36,7 +36,7 @@ CONDITIONS = (UNIGRAM, FORWARD, BACKWARD, PRODUCT, MIX, JOINT)
 
 MEASURES = {"cloze_nats": "nats", "cloze_top1": "proportion", "cloze_reciprocal_rank": "reciprocal rank"}
 """Measure -> unit, in the order of the columns of `ModelCloze.sums`."""
-DIFFERENCES = {"cloze_nats_difference": "nats", "cloze_top1_difference": "proportion"}
+DIFFERENCES = {f"{measure}_difference": unit for measure, unit in MEASURES.items()}
 WEIGHT = "cloze_mix_weight"
 
 _INGREDIENTS = (FORWARD, BACKWARD, UNIGRAM)
@@ -57,6 +57,8 @@ class ModelCloze:
     """Sums over the gaps of each sentence, shape (sentences, conditions, 3): nats, answers ranked first, reciprocal ranks."""
     weights: tuple[float, float, float] | None
     """Weights of forward, backward and unigram log-probabilities in the tuned mix; None without two directions."""
+    weight_units: Array | None
+    """What intervals of the weights are computed from, by sentence of the tuning text; see `analyses.gap_mixes.weight_units`."""
     tuning_nats: Mapping[str, float]
     """Nats per gap on the tuning text, for two directions; empty else."""
     note: str
@@ -117,7 +119,7 @@ class Cloze:
         UsageError
             If there is no such model, condition or measure.
         """
-        found = self.models[model] if isinstance(model, int) else self._by_name(model)
+        found = self._found(model)
         condition = found.best if condition is None else condition
         if condition not in found.conditions:
             raise UsageError(
@@ -128,7 +130,9 @@ class Cloze:
         column = found.sums[:, found.conditions.index(condition), tuple(MEASURES).index(measure)]
         return np.stack([column, self.per_sentence], axis=1)
 
-    def _by_name(self, name: str) -> ModelCloze:
+    def _found(self, name: str | int) -> ModelCloze:
+        if isinstance(name, int):
+            return self.models[name]
         named = [model for model in self.models if model.info.name == name]
         if not named:
             raise UsageError(
@@ -167,6 +171,31 @@ class Cloze:
         pair = self.units(model, condition, measure), self.units(reference, reference_condition, measure)
         return paired_difference(*pair, mean_of_units, resamples=self.resamples, seed=self.seed)
 
+    def mix_weights(self, model: str | int) -> Interval:
+        """Weights of forward, backward and unigram in a model's tuned mix, with 95 % intervals over sentences of the tuning text.
+
+        In every bootstrap sample the mix is refitted by one Newton step (`analyses.gap_mixes.refitted_weights`).
+
+        Parameters
+        ----------
+        model : str or int
+            See `units`.
+
+        Raises
+        ------
+        UsageError
+            If there is no such model, or it has no mix.
+        """
+        found = self._found(model)
+        if found.weights is None or found.weight_units is None:
+            raise UsageError(f"{found.info.name} has no tuned mix: it does not predict from two sides apart")
+        weights = found.weights
+
+        def refitted(sums: Array) -> Array:
+            return refitted_weights(weights, sums)
+
+        return bootstrap(found.weight_units, refitted, resamples=self.resamples, seed=self.seed)
+
     def effects(self) -> MainEffects | None:
         """Main effects of directionality and architecture on nats, each model at its best; None without a trained 2 x 2."""
         trained = [i for i, model in enumerate(self.models) if model.info.weights == "trained"]
@@ -191,7 +220,8 @@ class Cloze:
     def rows(self) -> list[dict[str, Any]]:
         """One mapping per number, for `extractors.foundation.results.tidy`.
 
-        Scores by model and condition; the weights of tuned mixes, with the ingredient as condition; differences between the
+        Scores by model and condition; the weights of tuned mixes, with the ingredient as condition and the number of sentences
+        tuned on as `n`; differences between the
         best conditions of two models, of which `reference` names the second: a joint model minus a pair where there are both,
         else the later model minus the earlier one; main effects where there is a 2 x 2.
         """
@@ -202,9 +232,9 @@ class Cloze:
                     estimate = self.interval(number, condition, measure)
                     rows.append(self._row(model, condition, measure, unit, estimate))
             if model.weights is not None:
-                for ingredient, weight in zip(_INGREDIENTS, model.weights, strict=True):
-                    row = {"measure": WEIGHT, "condition": ingredient, "value": weight, "unit": "weight"}
-                    rows.append({**self._columns(model), **row, "n": len(self.gaps.tuning)})
+                weights = self.mix_weights(number)
+                for i, ingredient in enumerate(_INGREDIENTS):
+                    rows.append(self._row(model, ingredient, WEIGHT, "weight", weights, i))
         for first, second in self._pairs():
             for measure, unit in DIFFERENCES.items():
                 estimate = self.difference(first, second, measure=measure.removesuffix("_difference"))
@@ -237,14 +267,16 @@ class Cloze:
             "seed": self.seed,
         }
 
-    def _row(self, model: ModelCloze, condition: str, measure: str, unit: str, estimate: Interval) -> dict[str, Any]:
+    def _row(
+        self, model: ModelCloze, condition: str, measure: str, unit: str, estimate: Interval, place: int = 0
+    ) -> dict[str, Any]:
         return {
             **self._columns(model),
             "measure": measure,
             "condition": condition,
-            "value": float(estimate.value[0]),
-            "low": float(estimate.low[0]),
-            "high": float(estimate.high[0]),
+            "value": float(estimate.value[place]),
+            "low": float(estimate.low[place]),
+            "high": float(estimate.high[place]),
             "unit": unit,
             "n": estimate.n,
         }
@@ -391,12 +423,15 @@ def _measure(filler: GapFiller, gaps: GapSet, batch_size: int, progress: Progres
     else:
         unigram = normalised(np.log(np.array(gaps.counts) + 1))
     weights: tuple[float, float, float] | None = None
+    units: Array | None = None
     tuning_nats: dict[str, float] = {}
     if pair:
         ingredients = [tuned[FORWARD], tuned[BACKWARD], unigram]
         right = answers(gaps.tuning)
         a, b, c = tuned_weights(ingredients, right, starts=_STARTS).tolist()
         weights = (a, b, c)
+        places = {words: i for i, words in enumerate(dict.fromkeys(gap.words for gap in gaps.tuning))}
+        units = weight_units(ingredients, right, weights, np.array([places[gap.words] for gap in gaps.tuning]))
         predictions = _predictions(tuned, unigram, weights, len(right))
         tuning_nats = {name: float(prediction_sums(p, right)[:, 0].mean()) for name, p in predictions.items()}
     parts = []
@@ -408,7 +443,7 @@ def _measure(filler: GapFiller, gaps: GapSet, batch_size: int, progress: Progres
     _, place = np.unique(np.array(gaps.sentences), return_inverse=True)
     sums = np.zeros((int(place.max()) + 1, *by_gap.shape[1:]))
     np.add.at(sums, place, by_gap)
-    return ModelCloze(filler.info, tuple(predictions), sums, weights, tuning_nats, filler.note)
+    return ModelCloze(filler.info, tuple(predictions), sums, weights, units, tuning_nats, filler.note)
 
 
 def _predictions(

@@ -52,7 +52,7 @@ class ContextReach:
     """Targets and contexts that were measured."""
     statistics: Mapping[Key, Array]
     """(layer, part, condition) -> array of shape (targets, 2 K + 3), the units of the bootstrap. Columns 0 to 2 K:
-    mean squared distance, or mean squared Jacobian norm, at the offsets -K..K. Column 2 K + 1, the denominator: mean
+    mean squared distance, or mean Jacobian norm, at the offsets -K..K. Column 2 K + 1, the denominator: mean
     squared distance of the target's vectors in unrelated contexts, or the sum of the norms at offsets other than 0.
     Column 2 K + 2, the scale for the numerical floor: mean |h|², or the sum of all norms."""
     notes: tuple[str, ...]
@@ -122,26 +122,30 @@ class ContextReach:
             return None
         both = [self.statistics[key] for key in keys]
         width = both[0].shape[1]
-        floor = numerical_floor(self.info.dtype)
+        floors = [self._floor(condition) for _, _, condition in keys]
 
         def correlation(sums: Array) -> Array:
             profiles = []
-            for half in (sums[..., :width], sums[..., width:]):
+            for floor, half in zip(floors, (sums[..., :width], sums[..., width:]), strict=True):
                 values = half[..., :-2]
                 profiles.append(np.where(values > floor * half[..., -1:], values, 0.0))
             return rank_agreement(*profiles)
 
         result = bootstrap(np.concatenate(both, axis=1), correlation, resamples=self.resamples, seed=self.seed)
-        return _blank(result) if any(self._undefined(units) for units in both) else result
+        return _blank(result) if any(self._undefined(key) for key in keys) else result
 
     def _interval(self, key: Key, function: Any) -> Interval:
-        units = self.statistics[key]
-        result = bootstrap(units, function, resamples=self.resamples, seed=self.seed)
-        return _blank(result) if self._undefined(units) else result
+        result = bootstrap(self.statistics[key], function, resamples=self.resamples, seed=self.seed)
+        return _blank(result) if self._undefined(key) else result
 
-    def _undefined(self, units: Array) -> bool:
-        sums = units.sum(axis=0)
-        return bool(sums[-2] <= numerical_floor(self.info.dtype) * sums[-1])
+    def _undefined(self, key: Key) -> bool:
+        sums = self.statistics[key].sum(axis=0)
+        return bool(sums[-2] <= self._floor(key[2]) * sums[-1])
+
+    def _floor(self, condition: str) -> float:
+        """Relative size below which a column is rounding noise: of squares for the substitution, of norms for gradients."""
+        floor = numerical_floor(self.info.dtype)
+        return floor if condition == SUBSTITUTION else float(np.sqrt(floor))
 
     def rows(self) -> list[dict[str, Any]]:
         """One mapping per number, for `extractors.foundation.results.tidy`; `length` is K."""
@@ -232,21 +236,24 @@ def context_reach(
 ) -> ContextReach:
     """Measure how much each word around a target influences the target's vector, by offset.
 
-    A target word stands between K words on each side, in contexts (l_i, r_i) of unrelated sentences, so that all windows
-    are full and position and target are the same. With h_i the target's vector in context i and h_i^k that after the word
-    at offset k was replaced by another word of the corpus with as many pieces (see `Substitutes`),
+    A target word stands between K words on each side in several unrelated sentences (l_i, target, r_i), so that all windows
+    are full and position and target are the same; l_i and r_i are of one sentence of the corpus unless `contexts` says
+    otherwise. With h_i the target's vector in context i and h_i^k that after the word at offset k was replaced by another
+    word of the corpus with as many pieces (see `Substitutes`),
 
         substitution:  I(k) = sum_targets mean_i |h_i - h_i^k|² / sum_targets mean_{i < j} |h_i - h_j|²,
 
     so 1 is as much as changing everything but target and position. With J_j = d h(t) / d x_j, x_j the input vector of the
     word at offset j (the sum over its pieces; ELMo: the token layer's vector),
 
-        gradient:      G(k) = sum_targets mean_i |J_k|² / sum_targets mean_i sum_{j != 0} |J_j|²,
+        gradient:      G(k) = sum_targets mean_i |J_k| / sum_targets mean_i sum_{j != 0} |J_j|,
 
-    squared Frobenius norms, estimated by random projections (`jacobian_norms`); Brunner et al. divide norms, not squares.
-    Both are ratios of sums. At offset 0 they say what the word itself does, on the same scale; the summaries leave it
-    out. I is what a whole word does, G what an infinitesimal step does: rank agreement is reported, equality not expected.
-    Special tokens and what is outside the window do not count. Intervals: bootstrap over targets.
+    Frobenius norms as in Brunner et al., who divide sentence by sentence; both here are ratios of sums. Random projections
+    estimate |J|² without bias; the norm is its root, jackknifed over the projections (`jackknifed_norms`): from 2 on its bias
+    is below 2 %, with one projection it can be a fifth. At offset 0 they say what the word itself does, on the same
+    scale; the summaries leave it out. I is what a whole word does, G what an infinitesimal step does: rank agreement is
+    reported, equality not expected. Special tokens and what is outside the window do not count. Intervals: bootstrap over
+    targets.
 
     Costs per target: one sentence for each context, `bases` * (2 K + 1) * `draws` more for the substitution; for the
     gradient `bases` sentences once forward and `projections` times backward from every layer and half.
@@ -258,8 +265,10 @@ def context_reach(
     sentences : sequence of str or of sequences of str
         The corpus: for substitutes, and for contexts if none are given.
     contexts : ContextSet, optional
-        Give the same set to several models to compare them; by default collected for this model with `seed`. Left and
-        right parts are paired by number.
+        Give the same set to several models to compare them. Part i on the left is paired with part i on the right: in a
+        set of mode ``natural`` these are sentences of the corpus, in one of mode ``crossed`` (or ``resampled``) every base is
+        spliced from two sentences, which must read as one: fit for contexts written so that any pairing does. `notes` say
+        so. By default collected for this model from `sentences`, mode ``natural``, with `seed`.
     side : int, optional
         K for contexts that are collected here; left open, as long as the corpus allows.
     targets : int
@@ -271,7 +280,7 @@ def context_reach(
     draws : int
         Substitutes per word.
     projections : int
-        Random projections per context and layer.
+        Random projections per context and layer; 2 or more, see above.
     layers : str, int or sequence of int
         Which layers, see `select_layers`.
     pooling : {"first", "last", "mean", "max"}
@@ -316,8 +325,10 @@ def context_reach(
     notes: list[str] = []
     wanted = _estimators(reader, estimators, notes)
     if contexts is None:
-        contexts = collect_contexts([reader], sentences, side=side, targets=targets, seed=seed)
+        contexts = collect_contexts([reader], sentences, side=side, targets=targets, seed=seed, mode="natural")
         notes += contexts.notes
+    if contexts.mode != "natural":
+        notes.append(f"the sentences join left and right parts of different ones (contexts of mode {contexts.mode})")
     if reader is not extractor:
         notes.append(f"{info.note}, as its first word would else serve as attention sink")
     planned, contexts = plan_sentences(reader, sentences, contexts, bases, draws, seed, notes)

@@ -121,6 +121,55 @@ def tuned_weights(
     return weights
 
 
+def weight_units(ingredients: Sequence[Array], answers: Integers, weights: Sequence[float], units: Integers) -> Array:
+    """Derivatives of the summed nats of each unit at some weights, from which `refitted_weights` refits the mix.
+
+    Parameters
+    ----------
+    ingredients, answers
+        As for `tuned_weights`.
+    weights : sequence of float
+        The tuned weights.
+    units : array of int, shape (gaps,)
+        The unit (sentence) of each gap, numbered from 0.
+
+    Returns
+    -------
+    array, shape (units, k + k * k) with k ingredients
+        Gradient and Hessian of each unit.
+    """
+    number = int(units.max()) + 1
+    found = np.zeros((number, len(ingredients) * (1 + len(ingredients))))
+    for unit in range(number):
+        chosen = np.flatnonzero(units == unit)
+        parts = [one[chosen] if one.ndim == 2 and len(one) > 1 else one for one in ingredients]
+        gradient, curvature = _derivatives(parts, answers[chosen], np.array(weights, dtype=np.float64))
+        found[unit] = len(chosen) * np.concatenate([gradient, curvature.ravel()])
+    return found
+
+
+def refitted_weights(weights: Sequence[float], sums: Array) -> Array:
+    """Weights of the mix on a sample of units: one Newton step from those of the whole sample.
+
+    To first order in the change of the sample this is the refitted mix (one-step bootstrap: Davidson & MacKinnon 1999).
+
+    Parameters
+    ----------
+    weights : sequence of float, length k
+        The weights tuned on the whole sample.
+    sums : array, shape (..., k + k * k)
+        Sums of `weight_units` over the sample.
+
+    Returns
+    -------
+    array, shape (..., k)
+    """
+    number = len(weights)
+    curvature = sums[..., number:].reshape(*sums.shape[:-1], number, number)
+    step = np.linalg.pinv(curvature, rcond=1e-10, hermitian=True) @ sums[..., :number, None]
+    return np.asarray(np.array(weights) - step[..., 0])
+
+
 def _parts(ingredients: Sequence[Array], answers: Integers, first: int) -> tuple[list[Array], Integers]:
     chosen = slice(first, first + _GAPS_AT_ONCE)
     return [one[chosen] if one.ndim == 2 and len(one) > 1 else one for one in ingredients], answers[chosen]

@@ -145,7 +145,7 @@ def collect_gaps(
 def refused_reason(fillers: Sequence[GapFiller]) -> str:
     """Why gaps are passed over, for a note."""
     names = ", ".join(filler.info.name for filler in fillers if filler.info.max_pieces is not None)
-    return f"sentences longer than {names or 'some model'} reads in one go, or nothing before the gap to predict from"
+    return f"sentences longer than {names or 'some model'} reads in one go, or a first word that a model cannot predict"
 
 
 def _candidates(

@@ -1,4 +1,4 @@
-"""What context reach is computed from, per target: the sentences read, squared distances, and squared Jacobian norms.
+"""What context reach is computed from, per target: the sentences read, squared distances, and Jacobian norms.
 
 `analyses.context_reach` says what they mean; here is how they are read off a model.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analyses.contexts import ContextSet, TargetContexts, Words, piece_counts
-from analyses.jacobians import jacobian_norms
+from analyses.jacobians import jackknifed_norms, squared_jacobian_norms
 from analyses.substitution import Substitutes
 from extractors.base import Extractor, Sentence
 from extractors.foundation.errors import DataError, ModelError
@@ -28,7 +28,7 @@ class Plan:
 
     target: TargetContexts
     contexts: tuple[Words, ...]
-    """Sentences (l_i, target, r_i), all K of them."""
+    """Sentences (l_i, target, r_i), all K of them; sentences of the corpus if the contexts are natural."""
     bases: tuple[int, ...]
     """Those in which words are replaced."""
     substitutes: tuple[tuple[tuple[Words, ...], ...], ...]
@@ -164,7 +164,7 @@ def gradient_units(
     seed: int,
     progress: Progress,
 ) -> Mapping[str, Array]:
-    """Mean squared Jacobian norms by part, (layers, targets, 2 K + 3)."""
+    """Mean Jacobian norms by part, (layers, targets, 2 K + 3)."""
     reach = planned[0].target.position
     sentences = [plan.contexts[number] for plan in planned for number in plan.bases]
     expected = np.concatenate(vectors, axis=1)
@@ -172,12 +172,12 @@ def gradient_units(
     with progress.task(f"{extractor.info.name}: gradients", len(sentences)) as task:
         for first in range(0, len(sentences), batch_size):
             batch = sentences[first : first + batch_size]
-            norms, hidden = jacobian_norms(
+            squares, hidden = squared_jacobian_norms(
                 extractor, batch, reach, layers=layers, pooling=pooling, projections=projections, seed=seed
             )
             _check_same(extractor.info, hidden, expected[:, first : first + batch_size])
-            for part, values in norms.items():
-                parts.setdefault(part, []).append(values)
+            for part, values in squares.items():
+                parts.setdefault(part, []).append(jackknifed_norms(values))
             task.advance(len(batch))
     stops = np.cumsum([len(plan.bases) for plan in planned])[:-1]
     units = {}

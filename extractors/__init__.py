@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from extractors.base import Extractor
     from extractors.foundation.errors import JanusError
+    from extractors.gaps import PairGapFiller
     from extractors.layers import select_layers
     from extractors.registry import KNOWN_MODELS, load_extractor
     from extractors.representation import Alignment, ModelInfo, SentenceRepresentation
@@ -20,6 +21,7 @@ _HOMES = {
     "JanusError": "extractors.foundation.errors",
     "KNOWN_MODELS": "extractors.registry",
     "ModelInfo": "extractors.representation",
+    "PairGapFiller": "extractors.gaps",
     "RepresentationStore": "extractors.store",
     "SentenceRepresentation": "extractors.representation",
     "load_extractor": "extractors.registry",
@@ -34,6 +36,7 @@ __all__ = [
     "Extractor",
     "JanusError",
     "ModelInfo",
+    "PairGapFiller",
     "RepresentationStore",
     "SentenceRepresentation",
     "load_extractor",

@@ -247,6 +247,7 @@ def neighbour_probes(
     train_words: int | None = None,
     frequent: int = 50,
     control: bool = True,
+    sentence_start: bool = True,
     batch_size: int = 32,
     resamples: int = 1000,
     seed: int = 0,
@@ -262,8 +263,8 @@ def neighbour_probes(
 
     the prior being the label's share in training; negative where the probe does worse than knowing nothing. ``gain`` is
     bits minus those of layer 0, which knows the word and no context, paired over sentences. Left and right sums are over
-    the offsets of a side, the asymmetry is right minus left. With -k and +k the pairs are the same, read from either end.
-    A pair whose label is not in training counts as an error and is left out of the bits.
+    the offsets of a side, the asymmetry is right minus left. With -k and +k the pairs are the same, read from either end,
+    those drawn for `train_words` too, where every word has a label; else they are those whose end asked about has one. A pair whose label is not in training counts as an error and is left out of the bits.
 
     Control task: every word type has a random label drawn from the label distribution, and the probe is asked for that of
     the *neighbour*; selectivity is accuracy minus accuracy there (Hewitt & Liang 2019). Intervals: bootstrap over test
@@ -297,6 +298,10 @@ def neighbour_probes(
         How many words the property ``word`` tells apart.
     control : bool
         Whether to run the control task.
+    sentence_start : bool
+        Read `extractor.with_sentence_start()`: the first word of a model that reads nothing before it (GPT-2) serves as
+        attention sink, with a vector many times as long as others, which would decide how all are standardised. Vectors
+        that are given are taken as they are.
     batch_size : int
         Sentences per forward pass.
     resamples : int
@@ -312,7 +317,7 @@ def neighbour_probes(
     -------
     NeighbourProbes
         Bits, accuracies and sums with intervals. Properties and offsets that the data do not allow are left out and named in
-        `notes`.
+        `notes`, as is what was not asked for of the full measure: `PROPERTIES`, `OFFSETS` and the control task.
 
     Raises
     ------
@@ -323,13 +328,17 @@ def neighbour_probes(
     """
     from probes.linear import Design
 
-    info = extractor.info
+    reader = extractor.with_sentence_start() if sentence_start and vectors is None else extractor
+    info = reader.info
     chosen = select_layers(layers, info.layer_names, model=info.name)
     wanted = tuple(info.parts) if parts is None else tuple(parts)
     _check(info, splits, properties, offsets, wanted, train_words, frequent)
     pairs, notes = _collect(splits, properties, sorted(set(offsets)), train_words, frequent, control, seed)
+    notes += _not_asked(properties, offsets, control)
+    if reader is not extractor:
+        notes.append(f"{info.note}, as its first word would else serve as attention sink")
     if vectors is None:
-        vectors = _extracted(extractor, splits, chosen, pooling, batch_size, progress)
+        vectors = _extracted(reader, splits, chosen, pooling, batch_size, progress)
     sizes = {split: sum(len(sentence.words) for sentence in splits[split]) for split in _SPLITS}
     places = [(layer, part) for layer in chosen for part in wanted if part == "whole" or layer > 0]
     statistics: dict[Key, Array] = {}
@@ -398,7 +407,7 @@ def _collect(
                 continue
             train = items["train"]
             if train_words is not None and train_words < len(train.rows):
-                order = generator_for(seed, "neighbour pairs", name, offset).permutation(len(train.rows))
+                order = generator_for(seed, "neighbour pairs", name, abs(offset)).permutation(len(train.rows))
                 items["train"] = train.at(np.sort(order[:train_words]))
                 if not _probeable(items):
                     missing.append(offset)
@@ -415,6 +424,20 @@ def _collect(
             "of words with at least two labels; give more sentences, or ask for the property 'word', which needs no labels"
         )
     return found, notes
+
+
+def _not_asked(properties: Sequence[str], offsets: Sequence[int], control: bool) -> list[str]:
+    """A note on what the settings leave out of the full measure, if they do."""
+    absent = [name for name in PROPERTIES if name not in properties]
+    far = [str(offset) for offset in OFFSETS if offset not in offsets]
+    missing = []
+    if absent:
+        missing.append(f"the {'property' if len(absent) == 1 else 'properties'} {', '.join(absent)}")
+    if far:
+        missing.append(f"the {'offset' if len(far) == 1 else 'offsets'} {', '.join(far)}")
+    if not control:
+        missing.append("the control task (so there is no selectivity)")
+    return [f"of the full measure the settings leave out {'; '.join(missing)}"] if missing else []
 
 
 def _labels(

@@ -12,7 +12,11 @@ from reports.tables import Estimate, joined, named, number, pick, single, units_
 if TYPE_CHECKING:
     import pandas as pd
 
-_SCORES = {"cloze_nats": "nats per gap (less is better)", "cloze_top1": "answers ranked first (more is better)"}
+_SCORES = {
+    "cloze_nats": "nats per gap (less is better)",
+    "cloze_top1": "answers ranked first (more is better)",
+    "cloze_reciprocal_rank": "mean reciprocal rank (more is better)",
+}
 _DIFFERENCE = "cloze_nats_difference"
 _MIX = Style("tuned mix", "#332288", "s")
 _CONDITIONS: dict[str, Style] = {

@@ -89,9 +89,9 @@ class ClozeSettings(_Section):
     """Gaps at most that are scored."""
     tuning_targets: Count = 300
     """Gaps at most to tune on."""
-    exact_ends: Count | None = 8
+    exact_ends: Count | None = 16
     """For how many candidates, the likeliest by their piece, a left-to-right model over word pieces is asked in the context whether
-    the word ends; None: for all."""
+    the word ends, beside the word in the gap; None: for all."""
 
 
 class CostSettings(_Section):
@@ -103,7 +103,7 @@ class CostSettings(_Section):
     """Sentences read at once."""
     repeats: Annotated[int, Field(ge=2)] = 3
     """Timed passes over all lengths."""
-    memory_words: Count = 128
+    memory_words: Count = 512
     """Memory is traced for batches of at most so many words."""
     edits: Count = 16
     """Sentences that are edited to see which states survive."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extractors.bigpt.extractor import BigptExtractor
-from extractors.gaps import Array, Gap, GapFiller, add_ends, ends_from_start, log_share, log_softmax_at
+from extractors.gaps import Array, Gap, GapFiller, WordEnds, log_share, log_softmax_at
 from extractors.huggingface.gap_pieces import PieceVocabulary
 
 if TYPE_CHECKING:
@@ -38,10 +38,9 @@ class BigptGapFiller(GapFiller):
     def __init__(self, extractor: BigptExtractor, *, exact_ends: int | None = 16) -> None:
         self.info = extractor.info
         self._extractor = extractor
-        self._exact = exact_ends
         self._pieces = PieceVocabulary(extractor.tokenizer, extractor._words, extractor.config.vocab_size)
-        self._start_ends: dict[int, float] = {}
-        self.note = "from the left, a word's probability includes that no piece carries it on"
+        self._word_ends = WordEnds(exact_ends)
+        self.note = self._word_ends.note
 
     def words(self) -> tuple[str, ...]:
         """See `GapFiller.words`."""
@@ -81,7 +80,9 @@ class BigptGapFiller(GapFiller):
                 values = log_softmax_at(network.scores(states[-1][rows, read - 1]), entries)
                 if side == "forward":
                     ends = partial(self._ends, [state[rows] for state in states[:-1]], read)
-                    values = add_ends(values, entries, ends, self._from_start(entries), self._exact)
+                    standing = self.entries([gap.answer for gap in gaps])
+                    values = self._word_ends.add(values, entries, standing, ends, self._at_start)
+                    self.note = self._word_ends.note
                 found[side] = values
         return found
 
@@ -100,15 +101,14 @@ class BigptGapFiller(GapFiller):
         states: list[Tensor] = network(torch.from_numpy(ids).to(network.words.weight.device), side)
         return states
 
-    def _from_start(self, entries: npt.NDArray[np.int64]) -> Array:
-        """Log-probability that a word which is each piece ends there, behind nothing but the boundary."""
+    def _at_start(self, pieces: npt.NDArray[np.int64]) -> Array:
+        """As `_ends`, behind nothing but the boundary."""
         import torch
 
         network = self._extractor.network
         boundary = torch.tensor([self._extractor._words.prefix], device=network.words.weight.device)
         below = network(boundary, "forward")[:-1]
-        lengths = torch.ones_like(boundary[0])
-        return ends_from_start(self._start_ends, entries, lambda pieces: self._ends(below, lengths, pieces))
+        return self._ends(below, torch.ones_like(boundary[0]), pieces)
 
     def _ends(self, below: Sequence[Tensor], lengths: Tensor, pieces: npt.NDArray[np.int64]) -> Array:
         """Log-probability that no piece carries on each of `pieces` (gaps, alternatives), alternatives at the place of a gap.

@@ -50,6 +50,20 @@ class PieceVocabulary:
         return tuple(text for (number, text), made in zip(found, numbers, strict=True) if made == number)
 
     @cached_property
+    def spells_first_otherwise(self) -> bool:
+        """Whether a text starts with another piece than that of the same word inside it (GPT-2: one without a space).
+
+        The extractor gives such tokenizers a space before the first word too: what its pieces spell tells them apart.
+        """
+        backend = self._tokenizer.backend_tokenizer
+        for word in ("the", "a", "1", "of"):
+            inside = list(self._words(("a", word), "the trial sentence").ids[1])
+            bare = backend.encode(f"{word} {word}", add_special_tokens=False).ids[: len(inside)]
+            if bare != inside or backend.decode(inside, skip_special_tokens=False).startswith(" "):
+                return True
+        return False
+
+    @cached_property
     def continues(self) -> npt.NDArray[np.bool_]:
         """For each piece, shape (size,), whether it carries on the word before it.
 

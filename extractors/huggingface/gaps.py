@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from extractors.foundation.errors import ModelError
 from extractors.foundation.randomness import seed_for
-from extractors.gaps import Array, Gap, GapFiller, add_ends, ends_from_start, log_share, log_softmax_at, no_head
+from extractors.gaps import Array, Gap, GapFiller, WordEnds, log_share, log_softmax_at, no_head
 from extractors.huggingface.extractor import HuggingFaceExtractor
 from extractors.huggingface.gap_pieces import PieceVocabulary
 from extractors.huggingface.network import Network
@@ -136,7 +136,9 @@ class _Head(GapFiller):
         return self._pieces.numbers(words)
 
     def refusal(self, gap: Gap) -> str | None:
-        """See `GapFiller.refusal`: the sentence must fit into one window."""
+        """See `GapFiller.refusal`: the sentence must fit into one window, and the gap must not be where words are spelt otherwise."""
+        if gap.position == 0 and self._pieces.spells_first_otherwise:
+            return f"the tokenizer of {self.info.name} spells the first word of a text otherwise than the candidates"
         count = sum(map(len, self._words(gap.words, "the sentence").ids))
         count += len(self._words.prefix) + len(self._words.suffix)
         limit = self.info.max_pieces
@@ -211,11 +213,10 @@ class CausalGapFiller(_Head):
     def __init__(self, extractor: HuggingFaceExtractor, model: Any, *, exact_ends: int | None = 16) -> None:
         reader = extractor.with_sentence_start()
         super().__init__(reader, model)
-        self._exact = exact_ends
-        self._start_ends: dict[int, float] = {}
+        self._word_ends = WordEnds(exact_ends)
+        self.note = self._word_ends.note
         # Recent versions of transformers call it otherwise.
         self._cache = "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
-        self.note = "a word's probability includes that no piece carries it on"
 
     def refusal(self, gap: Gap) -> str | None:
         """See `GapFiller.refusal`; without a start token nothing predicts the first word."""
@@ -241,12 +242,13 @@ class CausalGapFiller(_Head):
         def ends(pieces: npt.NDArray[np.int64]) -> Array:
             return np.stack([self._end(context, row) for context, row in zip(contexts, pieces, strict=True)])
 
-        return {"forward": add_ends(values, entries, ends, self._from_start(entries), self._exact)}
+        def at_start(pieces: npt.NDArray[np.int64]) -> Array:
+            return self._end(self._words.prefix, pieces[0])[None]
 
-    def _from_start(self, entries: npt.NDArray[np.int64]) -> Array:
-        """Log-probability that a word which is each piece ends there, at the start of a sentence."""
-        prefix = self._words.prefix
-        return ends_from_start(self._start_ends, entries, lambda pieces: self._end(prefix, pieces[0])[None])
+        standing = self.entries([gap.answer for gap in gaps])
+        values = self._word_ends.add(values, entries, standing, ends, at_start)
+        self.note = self._word_ends.note
+        return {"forward": values}
 
     def _end(self, context: Sequence[int], pieces: npt.NDArray[np.int64]) -> Array:
         """Log-probability that no piece carries on each of `pieces`, alternatives behind the same context."""

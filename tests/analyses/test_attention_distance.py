@@ -90,6 +90,78 @@ def test_the_baseline_is_what_a_uniform_head_has(fake: Any) -> None:
     assert "first word" in causal.notes[0]
 
 
+def piece_uniform(counts: dict[str, int], *, causal: bool) -> Any:
+    """One layer of a head that attends evenly from each piece to all pieces, or to those up to itself, special ones too."""
+
+    def attention(words: Words) -> np.ndarray:
+        owners = [None, *(i for i, word in enumerate(words) for _ in range(counts[word])), None]
+        maps = np.zeros((2, 1, len(words), len(words)))
+        for piece, owner in enumerate(owners):
+            reach = owners[: piece + 1] if causal else owners
+            for other in reach:
+                if owner is not None and other is not None:
+                    maps[:, 0, owner, other] += 1 / len(reach) / counts[words[owner]]
+        return maps
+
+    return attention
+
+
+@pytest.mark.parametrize("way", ["bidirectional", "left-to-right"])
+def test_a_head_that_is_uniform_over_pieces_equals_its_baseline(fake: Any, way: str) -> None:
+    """Words of several pieces are several places to attend to, special tokens take their share: nothing is left over."""
+    counts = {"a": 1, "b": 1, "c": 6, "d": 3, "e": 2}
+    model = fake(
+        flat,
+        attention=piece_uniform(counts, causal=way == "left-to-right"),
+        pieces=lambda words: [counts[word] for word in words],
+        directionality=way,
+    )
+    found = attention_distance(model, [tuple("abc")])
+    if way == "bidirectional":
+        assert values(found, 0)["attention_distance"] == pytest.approx(23 / 24, abs=1e-14)  # even over words: 8/9
+    found = attention_distance(model, [tuple("abc"), tuple("cadeb"), tuple("ed")])
+    measured = values(found, 0)
+    assert 0 < measured.pop("attention_mass_special") < 1
+    assert values(found, 0, "uniform") == pytest.approx(measured, abs=1e-14)
+
+
+def noisy_heads(words: Words) -> np.ndarray:
+    """Two heads whose sharpness and side differ from sentence to sentence."""
+    n = len(words)
+    generator = generator_for("noisy heads", *words)
+    away = np.subtract.outer(np.arange(n), np.arange(n))
+    kinds = []
+    for _ in range(2):
+        scores = -generator.uniform(0.5, 1) * np.abs(away) + generator.uniform(-0.5, 0.5) * np.sign(away)
+        weights = np.exp(scores + generator.normal(0, 0.5, (n, n)))
+        kinds.append(generator.uniform(0.3, 1) * weights / weights.sum(axis=1, keepdims=True))
+    return np.stack([np.stack(kinds)] * 2)
+
+
+def test_intervals_shrink_with_the_root_of_the_sentences_and_the_estimate_does_not_drift(fake: Any) -> None:
+    generator = generator_for("sentences of many lengths")
+    corpus = [
+        tuple(f"w{number}x{k}" for k in range(length)) for number, length in enumerate(generator.integers(4, 15, 640))
+    ]
+    model = fake(flat, attention=noisy_heads)
+    # 16 disjoint samples of 20 sentences, against 320 other sentences.
+    few = [attention_distance(model, corpus[320 + 20 * i : 340 + 20 * i], layers=1).interval(1) for i in range(16)]
+    many = attention_distance(model, corpus[:320], layers=1).interval(1)
+    measures = range(len(MEASURES))
+    widths = np.mean([one.high - one.low for one in few], axis=0)[:, measures]
+    ratios = widths / (many.high - many.low)[:, measures]
+    assert np.all((ratios > 3) & (ratios < 5)), ratios
+    assert ratios.mean() == pytest.approx(4, rel=0.15)
+    # The mean over samples of 20 is as precise as one sample of 320: neither may be off by more than both allow.
+    means = np.mean([one.value for one in few], axis=0)[:, measures]
+    spread = np.std([one.value for one in few], axis=0, ddof=1)[:, measures] / 4
+    errors = np.hypot(spread, (many.high - many.low)[:, measures] / 3.92)
+    assert np.all(np.abs(means - many.value[:, measures]) <= 3.5 * errors)
+    # Most intervals of 20 sentences hold the value of 320, the rest is the bootstrap's shortness at n = 20.
+    covered = [(one.low <= many.value) & (many.value <= one.high) for one in few]
+    assert np.mean([inside[:, measures] for inside in covered]) > 0.85
+
+
 def test_mass_on_special_tokens_changes_nothing_else(fake: Any) -> None:
     corpus = [sentence(n) for n in (3, 9, 4)]
     kinds = ("random", "causal", "uniform")

@@ -142,9 +142,10 @@ def test_a_head_that_reads_nothing_has_no_distance() -> None:
     """A row without mass is left out of the average; a head without any mass is undefined, not 0."""
     words = np.array([[[[0.0, 0.0], [0.5, 0.25]]]])
     special = np.array([[[0.0, 0.25]]])
-    sums = sentence_sums(words, special, uniform_rows(2, "bidirectional"))[0, 0]
+    even = uniform_rows(Alignment(("a", "b"), ("x", "x"), ((0,), (1,))), "bidirectional")
+    sums = sentence_sums(words, special, even)[0, 0]
     assert sums[[0, 2, 3, 4, 6, 7, 8]].tolist() == [0.5, 0.5, 0.25, 0, 0.25, 0.75, 1]
-    nothing = sentence_sums(0 * words, 0 * special, uniform_rows(2, "bidirectional"))
+    nothing = sentence_sums(0 * words, 0 * special, even)
     assert not nothing.any()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from analyses import Cloze, cloze, collect_gaps, shared_candidates
 from analyses.cloze import CONDITIONS, DIFFERENCES, MEASURES, WEIGHT
-from analyses.gap_mixes import mixed, normalised, prediction_sums, tuned_weights
+from analyses.gap_mixes import mixed, normalised, prediction_sums, refitted_weights, tuned_weights, weight_units
 from analyses.gap_sets import GapSet
 from extractors.foundation.errors import DataError, UsageError
 from extractors.foundation.randomness import generator_for
@@ -189,6 +189,86 @@ def test_the_mix_copes_with_ingredients_that_say_the_same() -> None:
     assert weights[0] + weights[1] == pytest.approx(alone[0], abs=1e-4)
 
 
+def test_weights_are_refitted_on_resampled_sentences() -> None:
+    """One Newton step for every sample, against tuning anew on some of them."""
+    ingredients, answers = random_ingredients(2, 400, 7)
+    units = np.arange(400) // 2
+    weights = tuned_weights(ingredients, answers, starts=STARTS)
+    sums = weight_units(ingredients, answers, weights.tolist(), units)
+    assert sums.shape == (200, 12)
+    np.testing.assert_allclose(refitted_weights(weights.tolist(), sums.sum(axis=0)), weights, atol=1e-6)
+    generator = np.random.default_rng(0)
+    anew, steps = [], []
+    for _ in range(60):
+        counts = generator.multinomial(200, np.full(200, 1 / 200))
+        chosen = np.repeat(np.arange(400), np.repeat(counts, 2))
+        parts = [one[chosen] if one.ndim == 2 else one for one in ingredients]
+        anew.append(tuned_weights(parts, answers[chosen], starts=[weights]))
+        steps.append(refitted_weights(weights.tolist(), counts @ sums))
+    moved, left = np.array(anew) - weights, np.array(steps) - np.array(anew)
+    assert (left.std(axis=0) < 0.25 * moved.std(axis=0)).all()
+    np.testing.assert_allclose(np.std(steps, axis=0), np.std(anew, axis=0), rtol=0.15)
+
+
+def test_a_weight_has_an_interval_that_holds_the_true_one() -> None:
+    """The Markov chain's own mix is (1, 1, -1); of models that are too sure (1/3, 1/3, -1)."""
+    for power, truth in ((1.0, (1, 1, -1)), (3.0, (1 / 3, 1 / 3, -1))):
+        pair = filler(JOINT, "forward", "backward", power=power)
+        result = cloze(
+            pair,
+            sentences_of(JOINT, 96, "test"),
+            tuning=sentences_of(JOINT, 480, "tune"),
+            counts={"a": 2e9, "b": 1e9},
+        )
+        found = result.mix_weights(0)
+        assert found.n == 480
+        assert (found.low < np.array(truth)).all()
+        assert (found.high > np.array(truth)).all()
+        assert (found.high - found.low < 2).all()
+    with pytest.raises(UsageError, match="no tuned mix"):
+        cloze(random_filler("joint"), TEXT).mix_weights(0)
+
+
+def drawn_sentences(size: int, seed: int) -> list[Words]:
+    """Sentences of the Markov chain; the words beyond the third make them distinct."""
+    generator = generator_for("drawn", size, seed)
+    places = generator.choice(8, p=JOINT.ravel(), size=size)
+    return [("ab"[p >> 2], "ab"[p >> 1 & 1], "ab"[p & 1], f"{seed}-{i}") for i, p in enumerate(places.tolist())]
+
+
+def test_intervals_shrink_with_the_root_of_n_and_estimates_do_not_drift() -> None:
+    """Means over 20 draws of 100 and of 1600 sentences each, of models without weights to tune."""
+    found: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    models = [filler(JOINT, "forward", name="one"), filler(JOINT, "joint", name="both")]
+    for size in (100, 1600):
+        for seed in range(20):
+            result = cloze(
+                models, drawn_sentences(size, seed), tuning=sentences_of(JOINT, 48, "tune"), targets=size, resamples=200
+            )
+            assert len(result.gaps.test) == size
+            estimates = {
+                **{measure: result.interval("both", measure=measure) for measure in MEASURES},
+                "difference": result.difference("both", "one"),
+            }
+            for name, one in estimates.items():
+                found.setdefault((size, name), []).append((float(one.value[0]), float(one.high[0] - one.low[0])))
+    truth = {
+        "cloze_nats": entropy(JOINT, 0, 2),
+        "cloze_top1": 34 / 48,
+        "cloze_reciprocal_rank": 41 / 48,
+        "difference": entropy(JOINT, 0, 2) - entropy(JOINT, 0),
+    }
+    for name, value in truth.items():
+        widths = {}
+        for size in (100, 1600):
+            values, widths[size] = np.array(found[size, name]).T
+            error = values.std(ddof=1) / len(values) ** 0.5
+            assert abs(values.mean() - value) < 3.5 * error, (name, size)
+            # The interval is as wide as the estimates differ.
+            assert widths[size].mean() == pytest.approx(2 * 1.96 * values.std(ddof=1), rel=0.5)
+        assert widths[100].mean() / widths[1600].mean() == pytest.approx(4, rel=0.1)
+
+
 def test_mixes_sum_to_one_over_the_candidates() -> None:
     ingredients, _ = random_ingredients(1, 20, 9)
     for weights in ((1, 1, -1), (0.3, 2.0, -0.7), (0, 0, 0)):
@@ -329,6 +409,16 @@ def test_rows_hold_scores_weights_differences_and_main_effects() -> None:
     assert (scores["value"] <= scores["high"]).all()
     weights = frame[frame["measure"] == WEIGHT]
     assert list(weights["condition"]) == ["forward", "backward", "unigram"] * 2
+    assert set(weights["n"]) == {len({gap.words for gap in result.gaps.tuning})}
+    assert (weights["low"] < weights["value"]).all()
+    assert (weights["value"] < weights["high"]).all()
+    for measure in MEASURES:
+        compared = frame[frame["measure"] == f"{measure}_difference"]
+        assert len(compared) == 6
+        for row in compared.itertuples():
+            estimate = result.difference(row.model, row.reference, measure=measure)
+            assert (row.value, row.low, row.high) == (estimate.value[0], estimate.low[0], estimate.high[0])
+            assert row.unit == MEASURES[measure]
     differences = frame[frame["measure"] == "cloze_nats_difference"]
     assert len(differences) == 6
     assert set(frame["measure"]) == {

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analyses import ContextReach, ContextSet, TargetContexts, context_reach
+from analyses import ContextReach, ContextSet, TargetContexts, collect_contexts, context_reach
 from analyses.context_reach import GRADIENT, MEASURES, SUBSTITUTION
-from analyses.jacobians import jacobian_norms
+from analyses.jacobians import jackknifed_norms, squared_jacobian_norms
 from analyses.offset_profiles import rank_agreement, summarise
 from analyses.reach_units import plan_sentences
 from analyses.substitution import Substitutes
@@ -26,8 +26,8 @@ from extractors.foundation.results import COLUMNS
 
 SIDE = 3
 WEIGHTS = {-3: 0.5, -2: 1.0, -1: 2.0, 0: 3.0, 1: 1.5, 2: 0.0, 3: 0.25}
-AROUND = sum(weight**2 for offset, weight in WEIGHTS.items() if offset)
-PROFILE = [WEIGHTS[offset] ** 2 / AROUND for offset in range(-SIDE, SIDE + 1)]
+POWERS = {SUBSTITUTION: 2, GRADIENT: 1}
+"""Distances are squared, gradients are norms."""
 
 
 def made_contexts(targets: int, parts: int, vocabulary: list[str] | None = None, side: int = SIDE) -> ContextSet:
@@ -136,15 +136,17 @@ def test_the_name_is_the_function() -> None:
 def test_the_profile_of_a_linear_model_is_exact(exact: Any, condition: str) -> None:
     contexts = made_contexts(3, 3)
     result = context_reach(exact(contexts), SUPPLY[:2], contexts=contexts, bases=2, draws=1, projections=1)
-    np.testing.assert_allclose(result.profile(1, condition=condition).value, PROFILE, rtol=1e-12)
-    squares = np.array([0.25, 1, 4, 2.25, 0, 0.0625])
-    left = squares[:3].sum() / squares.sum()
-    distance = squares @ [3, 2, 1, 1, 2, 3] / squares.sum()
-    expected = [left, 1 - left, distance, 1, 2]  # 6.25 of 7.5625 within one word, 7.25 within two
+    sizes = np.array([0.5, 1, 2, 3, 1.5, 0, 0.25]) ** POWERS[condition]
+    around = np.delete(sizes, SIDE)
+    np.testing.assert_allclose(result.profile(1, condition=condition).value, sizes / around.sum(), rtol=1e-12)
+    left = around[:3].sum() / around.sum()
+    distance = around @ [3, 2, 1, 1, 2, 3] / around.sum()
+    # Of 7.5625 there are 6.25 within one word and 7.25 within two, of 5.25 of the norms 3.5 and 4.5.
+    expected = [left, 1 - left, distance, 1, {SUBSTITUTION: 2, GRADIENT: 3}[condition]]
     np.testing.assert_allclose(result.summary(1, condition=condition).value, expected, rtol=1e-12)
     forward = result.profile(1, "forward", condition).value
     assert not forward[SIDE + 1 :].any()
-    np.testing.assert_allclose(forward[:SIDE], squares[:3] / squares[:3].sum(), rtol=1e-12)
+    np.testing.assert_allclose(forward[:SIDE], around[:3] / around[:3].sum(), rtol=1e-12)
     np.testing.assert_allclose(result.summary(1, "backward", condition).value[:2], [0, 1], atol=1e-15)
     np.testing.assert_allclose(result.agreement(1).value, 1)
     assert result.profile(1).n == 3
@@ -158,6 +160,13 @@ def test_where_there_is_no_context_there_is_no_value(exact: Any) -> None:
         assert np.isnan(result.summary(0, condition=condition).value).all()
     assert np.isnan(result.agreement(0).value).all()
     assert {part for layer, part, _ in result.statistics if layer == 0} == {"whole"}
+    # What counts as nothing: 32 rounding errors of a norm, and the square of that of a squared distance.
+    for condition, noise in ((SUBSTITUTION, (30 * 2.2e-16) ** 2), (GRADIENT, 30 * 2.2e-16)):
+        for factor, defined in ((1, False), (2, True)):
+            units = result.statistics[1, "whole", condition].copy()
+            units[:, -2] = noise * factor ** POWERS[condition] * units[:, -1]
+            faint = replace(result, statistics={(1, "whole", condition): units})
+            assert np.isfinite(faint.profile(1, condition=condition).value).all() == defined
     assert result.to_frame().query("layer == 1")["value"].notna().all()
 
 
@@ -167,7 +176,7 @@ def gaussian(dim: int = 6) -> Callable[[str], np.ndarray]:
 
 @pytest.fixture(scope="module")
 def random_linear(linear: Any) -> Any:
-    """Words are independent standard normal vectors, matrices are full: the truth is |A_k|², in expectation."""
+    """Words are independent standard normal vectors, matrices are full: the truth is |A_k|², in expectation, or |A_k|."""
     matrices = {
         offset: weight * generator_for("reach matrix", offset).standard_normal((8, 6)) / 48**0.5
         for offset, weight in WEIGHTS.items()
@@ -175,9 +184,10 @@ def random_linear(linear: Any) -> Any:
     return linear(gaussian(), matrices)
 
 
-def truth(model: Any) -> np.ndarray:
-    squares = np.array([np.square(model.matrices[offset]).sum() for offset in range(-SIDE, SIDE + 1)])
-    return squares / (squares.sum() - squares[SIDE])
+def truth(model: Any, condition: str) -> np.ndarray:
+    norms = np.array([np.linalg.norm(model.matrices[offset]) for offset in range(-SIDE, SIDE + 1)])
+    sizes = norms ** POWERS[condition]
+    return sizes / (sizes.sum() - sizes[SIDE])
 
 
 VOCABULARY = [f"v{n}" for n in range(400)]
@@ -189,13 +199,20 @@ def reach_of(model: Any, targets: int, parts: int = 4, **options: Any) -> Contex
     return context_reach(model, supply, contexts=contexts, **options)
 
 
+def errors(interval: Any, expected: np.ndarray) -> np.ndarray:
+    """How many standard errors of its own an estimate is off; where it has none it must be exact."""
+    off, standard = interval.value - expected, (interval.high - interval.low) / 3.92
+    exact = standard < 1e-12
+    assert np.all(np.abs(off[exact]) < 1e-12)
+    return off[~exact] / standard[~exact]
+
+
 def test_both_estimators_find_a_random_linear_model(random_linear: Any) -> None:
     result = reach_of(random_linear, 40, bases=2, draws=2, projections=8)
     for condition, tolerance in ((SUBSTITUTION, 0.08), (GRADIENT, 0.02)):
         interval = result.profile(1, condition=condition)
-        np.testing.assert_allclose(interval.value, truth(random_linear), atol=tolerance)
-        wide = 1.5 * (interval.high - interval.low)
-        assert np.all(np.abs(interval.value - truth(random_linear)) <= wide + 1e-12)
+        np.testing.assert_allclose(interval.value, truth(random_linear, condition), atol=tolerance)
+        assert np.all(np.abs(errors(interval, truth(random_linear, condition))) < 4)
     agreement = result.agreement(1)
     assert agreement.value[0] > 0.9
     assert agreement.low[0] <= agreement.value[0] <= agreement.high[0]
@@ -205,24 +222,44 @@ def test_projections_are_unbiased_for_the_squared_norm(random_linear: Any) -> No
     words = tuple(VOCABULARY[:7])
     exact_norms = [np.square(random_linear.matrices[offset]).sum() for offset in range(-SIDE, SIDE + 1)]
     options = {"layers": (1,), "pooling": "mean", "seed": 0}
-    many, _ = jacobian_norms(random_linear, [words], SIDE, projections=4000, **options)
-    np.testing.assert_allclose(many["whole"][0, 0], exact_norms, rtol=0.06)
-    one, hidden = jacobian_norms(random_linear, [words, words[::-1]], SIDE, projections=1, **options)
-    assert not np.allclose(one["whole"][0, 0], exact_norms, rtol=0.06)
+    many, _ = squared_jacobian_norms(random_linear, [words], SIDE, projections=4000, **options)
+    np.testing.assert_allclose(many["whole"][:, 0, 0].mean(axis=0), exact_norms, rtol=0.06)
+    one, hidden = squared_jacobian_norms(random_linear, [words, words[::-1]], SIDE, projections=1, **options)
+    assert not np.allclose(one["whole"][0, 0, 0], exact_norms, rtol=0.06)
     np.testing.assert_allclose(hidden[0, 0], random_linear.hidden(words)[1, SIDE])
 
 
-def test_sizes_do_not_move_the_estimate(random_linear: Any) -> None:
-    found = [
-        reach_of(random_linear, 60, parts, bases=bases, draws=draws, projections=projections)
-        for parts, bases, draws, projections in ((2, 1, 1, 1), (8, 1, 1, 4), (4, 4, 1, 2), (4, 1, 4, 1))
-    ]
+@pytest.mark.parametrize("rank", [1, 2, 8])
+def test_the_jackknife_takes_the_bias_of_the_root_away(rank: int) -> None:
+    generator = generator_for("jackknifed norms", rank)
+    jacobian = generator.standard_normal((16, rank))
+    vectors = generator.choice([-1.0, 1.0], (8, 20000, 16))
+    squares = np.square(vectors @ jacobian).sum(axis=-1)
+    norm = np.linalg.norm(jacobian)
+    for count, allowed in ((2, 0.02), (8, 0.002)):
+        plain, corrected = np.sqrt(squares[:count].mean(axis=0)), jackknifed_norms(squares[:count])
+        assert (corrected >= plain - 1e-12).all()
+        error = 3.5 * corrected.std() / len(corrected) ** 0.5
+        assert abs(corrected.mean() - norm) < allowed * norm + error
+        assert plain.mean() < corrected.mean() - error / 3.5
+    assert plain.mean() - norm > -1.2 * norm / (4 * 8)
+    np.testing.assert_array_equal(jackknifed_norms(squares[:1]), np.sqrt(squares[0]))
+    assert not jackknifed_norms(0 * squares).any()
+
+
+@pytest.mark.parametrize(
+    ("parts", "bases", "draws", "projections"), [(2, 1, 1, 2), (8, 1, 1, 4), (4, 4, 1, 2), (4, 1, 4, 8)]
+)
+def test_sizes_do_not_move_the_estimate(
+    random_linear: Any, parts: int, bases: int, draws: int, projections: int
+) -> None:
+    """Each design is held against the standard errors of its own: a precise one may not hide behind a coarse one."""
+    result = reach_of(random_linear, 160, parts, bases=bases, draws=draws, projections=projections)
     for condition in (SUBSTITUTION, GRADIENT):
-        profiles = np.stack([result.profile(1, condition=condition).value for result in found])
-        widths = np.stack(
-            [np.subtract(*[getattr(r.profile(1, condition=condition), e) for e in ("high", "low")]) for r in found]
-        )
-        assert np.all(np.abs(profiles - truth(random_linear)) <= 1.2 * widths.max(axis=0) + 1e-12)
+        off = errors(result.profile(1, condition=condition), truth(random_linear, condition))
+        assert np.abs(off).max() < 3.5, condition
+        # All offsets together: a bias that they share shows here before it does in any of them.
+        assert np.abs(off).mean() < 1.6, condition
 
 
 def test_intervals_shrink_with_the_root_of_the_targets(random_linear: Any) -> None:
@@ -386,6 +423,14 @@ def test_contexts_are_collected_by_default(fake: Any, part_vector: Any, corpus: 
     assert not profile[5:].any()
     np.testing.assert_allclose(profile[:4], 1, atol=0.3)  # any change on the left is as good as another context
     assert result.plot().axes[0].lines
+    # Every base is a stretch of a sentence of the corpus; in crossed contexts none is, and the notes say so.
+    written = {words[i : i + 9] for words in corpus for i in range(len(words) - 8)}
+    joined = context_reach(fake(hidden), corpus, contexts=collect_contexts([fake(hidden)], corpus, side=4, targets=10))
+    for reach, inside in ((result, True), (joined, False)):
+        assert reach.contexts.mode == ("natural" if inside else "crossed")
+        planned, _ = plan_sentences(fake(hidden), corpus, reach.contexts, 4, 2, 0, [])
+        assert {words in written for plan in planned for words in plan.contexts} == {inside}
+        assert any("join left and right parts" in note for note in reach.notes) is not inside
 
 
 WORDS = [f"{a}{b}" for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u")]

@@ -1,22 +1,25 @@
-"""Neighbour probes on made-up models whose vectors hold exactly one neighbour."""
+"""Neighbour probes on made-up models whose vectors hold exactly one neighbour, and on the reference ELMo and a real BERT."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from extractors import load_extractor
 from extractors.base import Extractor, Prepared, Window, WindowOutput
 from extractors.foundation.errors import DataError, UsageError
 from extractors.foundation.randomness import generator_for
 from extractors.foundation.results import COLUMNS
 from extractors.representation import Alignment, ModelInfo
 from probes import neighbour_probes
-from probes.corpora import CorpusSentence
-from probes.neighbours import MEASURES
+from probes.corpora import CorpusSentence, read_corpus
+from probes.neighbours import MEASURES, OFFSETS, PROPERTIES, _collect
 
 TAGS = ("ADJ", "DET", "NOUN", "VERB")
 WORDS = [f"{tag.lower()}{number}" for tag in TAGS for number in range(6)]
@@ -250,12 +253,122 @@ def test_what_the_data_do_not_allow_is_left_out_and_said(splits: dict[str, tuple
         model, short, properties=("upos", "xpos"), control=False, **{**OPTIONS, "offsets": range(-3, 4)}
     )
     assert result.offsets == {"upos": (-2, -1, 0, 1, 2)}
-    assert [note[:60] for note in result.notes] == [
+    assert [note[:60] for note in result.notes[:2]] == [
         "neighbour property upos is left out at offsets -3, 3: too few"[:60],
         "neighbour property xpos is left out at offsets -3, -2, -1, 0, 1, 2, 3"[:60],
     ]
+    assert len(result.notes) == 3
     with pytest.raises(DataError, match="none of the properties xpos can be probed"):
         neighbour_probes(model, short, properties=("xpos",), **OPTIONS)
+
+
+def test_what_the_settings_leave_out_of_the_full_measure_is_said(
+    splits: dict[str, tuple[CorpusSentence, ...]],
+) -> None:
+    few = {split: sentences[:12] for split, sentences in splits.items()}
+    common: dict[str, Any] = {"layers": "0", "penalties": (0.1,), "resamples": 10}
+    small = neighbour_probes(
+        Neighbours(by_tag, by_tag), few, properties=("upos",), offsets=range(-4, 5), control=False, **common
+    )
+    assert small.notes == (
+        "of the full measure the settings leave out the properties feats:Number, word; the offsets -5, 5; "
+        "the control task (so there is no selectivity)",
+    )
+    nearer = neighbour_probes(
+        Neighbours(by_tag, by_tag), few, properties=(*PROPERTIES, "xpos"), offsets=OFFSETS[:-1], **common
+    )
+    assert nearer.notes[-1] == "of the full measure the settings leave out the offset 5"
+    assert not any("full measure" in n for n in neighbour_probes(Neighbours(by_tag, by_tag), few, **common).notes)
+
+
+def test_the_pairs_drawn_for_an_offset_are_those_of_the_opposite_one(
+    splits: dict[str, tuple[CorpusSentence, ...]],
+) -> None:
+    pairs, _ = _collect(splits, ("upos",), (-3, -2, 2, 3), 200, 50, False, 0)
+    drawn = {k: pairs["upos"][k].items["train"] for k in (-3, -2, 2, 3)}
+    for k in (2, 3):
+        assert len(drawn[k].rows) == 200
+        # The word at t asked about t + k, the one at t + k about t.
+        np.testing.assert_array_equal(drawn[-k].rows, drawn[k].rows + k)
+        np.testing.assert_array_equal(drawn[-k].sentence, drawn[k].sentence)
+    assert not np.array_equal(drawn[2].rows, drawn[3].rows)
+    other, _ = _collect(splits, ("upos",), (2,), 200, 50, False, 1)
+    assert not np.array_equal(other["upos"][2].items["train"].rows, drawn[2].rows)
+
+
+class Sink(Neighbours):
+    """The first word, unless a start token is before it, has a vector a thousand times as long, in one direction."""
+
+    def with_sentence_start(self) -> Extractor:
+        started = Neighbours(*self.sides)
+        started.info = replace(started.info, note="read with a start token")
+        return started
+
+    def _forward(self, windows: Sequence[Window], **options: Any) -> list[WindowOutput]:
+        outputs = super()._forward(windows, **options)
+        for output in outputs:
+            output.hidden[:, 0] = 1000
+        return outputs
+
+
+def test_a_first_word_that_serves_as_sink_is_read_behind_a_start_token(
+    splits: dict[str, tuple[CorpusSentence, ...]],
+) -> None:
+    options: dict[str, Any] = {**OPTIONS, "offsets": (-1, 1), "properties": ("upos",), "control": False, "layers": "1"}
+    plain = neighbour_probes(Neighbours(by_tag, by_tag), splits, **options)
+    behind = neighbour_probes(Sink(by_tag, by_tag), splits, **options)
+    bare = neighbour_probes(Sink(by_tag, by_tag), splits, sentence_start=False, **options)
+    for key, sums in plain.statistics.items():
+        np.testing.assert_array_equal(behind.statistics[key], sums)
+    assert behind.notes[-1] == "read with a start token, as its first word would else serve as attention sink"
+    assert behind.info.note == "read with a start token"
+    assert not any("sink" in note for note in (*plain.notes, *bare.notes))
+    # Standardised with the sink among them, all other words are nearly alike.
+    lost = plain.interval(1)["neighbour_bits", -1].low[0] - bare.interval(1)["neighbour_bits", -1].high[0]
+    assert lost > 0.5
+
+
+@pytest.fixture(scope="module")
+def treebank(shared_data: Path) -> dict[str, tuple[CorpusSentence, ...]]:
+    """Short sentences of a treebank, of many lengths, so that batches are padded."""
+    corpus = read_corpus(shared_data / "ud" / "en_ewt" / "en_ewt-ud-dev.conllu")
+    chosen = [sentence for sentence in corpus.sentences if 4 <= len(sentence.words) <= 16]
+    return {"train": tuple(chosen[:100]), "dev": tuple(chosen[100:140]), "test": tuple(chosen[140:220])}
+
+
+@pytest.mark.parametrize("model", ["elmo_reference", "minilm_path"])
+def test_real_networks_give_bits_with_intervals_whatever_the_batch(
+    model: str, treebank: dict[str, tuple[CorpusSentence, ...]], request: pytest.FixtureRequest
+) -> None:
+    extractor = load_extractor(request.getfixturevalue(model), dtype="float64")
+    options: dict[str, Any] = {
+        "properties": ("upos",),
+        "offsets": (-1, 0, 1),
+        "layers": (0, extractor.info.layers[-2]),
+        "penalties": (0.1,),
+        "train_words": 500,
+        "control": False,
+        "resamples": 100,
+    }
+    one, eight = (neighbour_probes(extractor, treebank, batch_size=size, **options) for size in (1, 8))
+    assert len({len(sentence.words) for sentence in treebank["test"]}) > 8
+    numbers = ["value", "low", "high"]
+    frames = [result.to_frame() for result in (one, eight)]
+    np.testing.assert_allclose(frames[0][numbers], frames[1][numbers], atol=1e-5)
+    assert np.isfinite(frames[0][numbers]).all(axis=None)
+    assert (frames[0]["low"] < frames[0]["high"]).all()
+    layer = extractor.info.layers[-2]
+    for part in extractor.info.parts:
+        found = one.interval(layer, part)
+        # The forward half of ELMo among them: it has not read the next word, and its bits about it are reported.
+        for k in (-1, 0, 1):
+            bits = found["neighbour_bits", k]
+            assert bits.low[0] < bits.value[0] < bits.high[0]
+            assert bits.n == len(treebank["test"])
+    whole = one.interval(layer)
+    assert whole["neighbour_bits", 0].low[0] > 0.5
+    if model == "minilm_path":
+        assert whole["neighbour_gain_left", None].low[0] > 0
 
 
 def test_labels_that_train_lacks_have_no_bits_and_count_as_errors(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from extractors.foundation.results import tidy
@@ -25,7 +24,11 @@ def rows(gap: float = -0.15) -> list[dict[str, Any]]:
         pair = family in ("elmo", "bigpt")
         scores = PAIR if pair else {"unigram": 6.0, "joint": PAIR["tuned mix"] + gap}
         for condition, nats in scores.items():
-            for measure, value, unit in (("cloze_nats", nats, "nats"), ("cloze_top1", 1 - nats / 7, "proportion")):
+            for measure, value, unit in (
+                ("cloze_nats", nats, "nats"),
+                ("cloze_top1", 1 - nats / 7, "proportion"),
+                ("cloze_reciprocal_rank", 1 - nats / 8, "reciprocal rank"),
+            ):
                 numbers = {"value": value, "low": value - 0.05, "high": value + 0.05}
                 found.append({**base, "measure": measure, "condition": condition, "unit": unit, **numbers})
         if not pair:
@@ -47,14 +50,24 @@ def test_one_figure_with_scores_and_differences() -> None:
     assert [panel.name for panel in figure.panels] == [
         "figure-03-01-cloze-nats",
         "figure-03-02-cloze-top1",
-        "figure-03-03-cloze-differences",
+        "figure-03-03-cloze-reciprocal-rank",
+        "figure-03-04-cloze-differences",
     ]
     assert "elmo-mini (tuned mix) 4.000 [3.950, 4.050]" in figure.caption
     assert "bert-mini (joint) 3.850" in figure.caption
     assert "n = 250 sentences" in figure.caption
     assert "left only 4.700" in figure.panels[0].alt
-    assert "bert-mini − bigpt-mini" in figure.panels[2].alt
-    assert set(figure.measures) >= {"cloze_nats", "cloze_nats_difference", "tuned mix", "joint", "unigram"}
+    assert figure.panels[2].title == "mean reciprocal rank"
+    assert "left only 0.412" in figure.panels[2].alt
+    assert "bert-mini − bigpt-mini" in figure.panels[3].alt
+    assert set(figure.measures) >= {
+        "cloze_nats",
+        "cloze_reciprocal_rank",
+        "cloze_nats_difference",
+        "tuned mix",
+        "joint",
+        "unigram",
+    }
 
 
 @pytest.mark.parametrize(
@@ -72,7 +85,7 @@ def test_the_caption_turns_with_the_numbers(gap: float, said: str) -> None:
 def test_one_model_alone_and_untrained_copies() -> None:
     alone = [row for row in rows() if row["model"] == "elmo-mini"]
     (figure,) = drawn(alone)
-    assert len(figure.panels) == 2
+    assert len(figure.panels) == 3
     assert "against" not in figure.caption
     assert drawn([{**row, "weights": "untrained"} for row in rows()]) == []
     assert drawn([]) == []
@@ -91,4 +104,6 @@ def test_undefined_scores_are_left_out(synthetic: Any) -> None:
             row.update(value=synthetic.NAN, low=synthetic.NAN, high=synthetic.NAN)
     (figure,) = drawn(table)
     assert "bert-mini" not in figure.caption
-    assert isinstance(tidy(table), pd.DataFrame)
+    scores = figure.panels[:3]
+    assert not any("bert-mini" in panel.alt for panel in scores)
+    assert all("bilstm-mlm-mini" in panel.alt for panel in scores)
