@@ -79,7 +79,7 @@ def split_corpora(
     unsaid: dict[frozenset[str], list[_Unit]] = {}
     for number, corpus in enumerate(corpora):
         # Two files may annotate the same document, and then it has the same name; no name is nobody's name.
-        units = [(sentence.document or number, sentence) for sentence in corpus.sentences]
+        units: list[_Unit] = [(sentence.document or number, sentence) for sentence in corpus.sentences]
         given.setdefault(corpus.split, []).extend(units)
         unsaid.setdefault(corpus.label_sets, []).extend(units)
     if None in given and len(given) > 1:
@@ -97,8 +97,8 @@ def split_corpora(
         dev, test = _divide(dev, (5, 5), seed, by)
     elif len(present) == 1:
         train, dev, test = [], [], []
-        for units in unsaid.values() if present == {None} else given.values():
-            for part, more in zip((train, dev, test), _divide(units, (7, 1, 2), seed, by), strict=True):
+        for group in unsaid.values() if present == {None} else given.values():
+            for part, more in zip((train, dev, test), _divide(group, (7, 1, 2), seed, by), strict=True):
                 part.extend(more)
     result = {
         split: tuple(sentence for _, sentence in units) for split, units in zip(SPLITS, (train, dev, test), strict=True)
