@@ -185,7 +185,7 @@ class _Study:
         ]
         for extractor in self._models:
             if extractor.info.note:
-                self._note(f"{extractor.info.name} is {extractor.info.note}")
+                self._note(f"{extractor.info.name}: {extractor.info.note}")
         space.pin("data", [describe_corpus(corpus) for corpus in self._corpora])
         space.pin("models", [describe_model(extractor.info) for extractor in self._models])
         analyses = self._plan_analyses()

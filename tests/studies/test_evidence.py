@@ -18,7 +18,7 @@ from studies.evidence.__main__ import main
 from studies.evidence.evaluation import EvaluationSettings, difference_row, held_out_batches
 from studies.evidence.runner import evaluation_file, finished_variants, model_folder, run_evidence
 from studies.evidence.speed import training_speed
-from studies.evidence.tables import CURVE_COLUMNS, write_tables
+from studies.evidence.tables import CURVE_COLUMNS, TABLES, default_folder, write_tables
 from studies.evidence.variants import SPEED, VARIANTS, Variant, select_variants
 from studies.training.loop import train
 from studies.training.recipe import Recipe, read_recipe
@@ -277,3 +277,27 @@ def test_the_command_lists_and_refuses(capsys: pytest.CaptureFixture[str], tmp_p
     assert main(["--out", str(tmp_path), "--tables"]) == 5
     assert "no variant in" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_shipped_tables_are_complete_and_say_what_theory_says() -> None:
+    folder = default_folder() / "evidence"
+    table, speed, curve = (pd.read_parquet(folder / name) for name in TABLES)
+    assert list(table.columns) == list(COLUMNS)
+    assert set(table["source"]) == {"shipped"}
+    assert {(model, seed) for model, seed in zip(table["model"], table["seed"], strict=True)} == {
+        (variant.model, variant.seed) for variant in VARIANTS.values()
+    }
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert all(f"| {name} |" in page for name in VARIANTS)
+    shares = table[(table["measure"] == "direction_share_interaction") & (table["part"] == "whole")]
+    top = shares[shares["condition"] == "crossed"].sort_values("layer").groupby(["model", "seed"])["value"].last()
+    for one_sided in ("elmo", "bigpt", "bert-causal"):
+        assert top[one_sided].abs().max() < 1e-10
+    for deep in ("bert", "bilstm-mlm"):
+        assert top[deep].min() > 1e-4
+    # A joint model without masks reads off what it is to predict, and cannot tell what it does not see.
+    losses = table[(table["model"] == "bilstm-joint") & table["reference"].isna()].set_index("measure")["value"]
+    assert losses["held_out_loss"] < 2
+    assert losses["held_out_masked_loss"] > 10
+    assert set(curve["origin"]) == {"variant", "bundled"}
+    assert set(speed["model"]) == {"elmo-mini", "bilstm-mlm-mini", "bigpt-mini", "bert-mini"}
