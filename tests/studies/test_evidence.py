@@ -281,7 +281,7 @@ def test_the_command_lists_and_refuses(capsys: pytest.CaptureFixture[str], tmp_p
 
 def test_the_shipped_tables_are_complete_and_say_what_theory_says() -> None:
     folder = default_folder() / "evidence"
-    table, speed, curve = (pd.read_parquet(folder / name) for name in TABLES)
+    table, curve, speed = (pd.read_parquet(folder / name) for name in TABLES)
     assert list(table.columns) == list(COLUMNS)
     assert set(table["source"]) == {"shipped"}
     assert {(model, seed) for model, seed in zip(table["model"], table["seed"], strict=True)} == {
