@@ -61,7 +61,7 @@ class StepsToLoss:
                 "weights": "trained",
                 "kind": "training",
                 "measure": measure,
-                "condition": f"{margin:g} nats under the unigram entropy",
+                "condition": f"{margin:g} {'nat' if margin == 1 else 'nats'} under the unigram entropy",
                 "value": float(value),
                 "unit": unit,
                 "n": 1,

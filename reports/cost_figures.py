@@ -263,7 +263,7 @@ def _training(
     bounds = list(dict.fromkeys((next(iter(found)), list(found)[-1])))
     points = {model: [found[bound][model] for bound in bounds] for model in models}
     told = "; ".join(_pair(model, points[model], f"until {bounds[-1]}") for model in models)
-    drawing = _dots(points, styles, "words read in training", bounds)
+    drawing = _dots(points, styles, "words read in training", [bound.partition(" under")[0] for bound in bounds])
     panel = Panel(
         panel_name(place, 1, "training"), "words read", f"Words read until {bounds[0]}: {told}.", as_svg(drawing)
     )

@@ -371,7 +371,8 @@ class Measurements:
         )
         self._told(f"cost of {extractor.info.name}", found.notes)
         frames = [found.to_frame()]
-        folder = Path(str(extractor.info.source))
+        source = Path(str(extractor.info.source))
+        folder = source if source.is_dir() else source.parent  # of some kinds it is the file of the weights
         if (folder / LEARNING_CURVE).exists():
             frames.append(steps_to_loss(folder, name=extractor.info.name).to_frame())
         return Measured(_joined(frames), found.timed_frame())

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import studies
 from analyses import steps_to_loss
 from extractors.foundation.errors import DataError, UsageError
 from extractors.foundation.results import COLUMNS
@@ -61,3 +62,14 @@ def test_bad_input(tmp_path: Path) -> None:
     (tmp_path / "training.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="no readable learning curve"):
         steps_to_loss(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["elmo-mini", "bert-mini"])
+def test_a_run_finds_the_curve_beside_the_model(name: str, tmp_path: Path) -> None:
+    sizes = {"lengths": [8], "repeats": 2, "edits": 2, "memory_words": 1}
+    result = studies.run(
+        model=[name], analysis=["cost"], untrained=False, cost=sizes, resamples=100, out=tmp_path / "run"
+    )
+    found = result.results.query("measure == 'words_to_loss'")
+    assert found["model"].tolist() == [name] * 3
+    assert found["condition"].iloc[0] == "1 nat under the unigram entropy"

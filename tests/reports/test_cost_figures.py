@@ -158,7 +158,7 @@ def test_one_kind_of_row_alone_is_drawn(measure: str) -> None:
 
 
 def test_words_to_a_loss_that_all_models_reached() -> None:
-    bounds = [f"{margin:g} nats under the unigram entropy" for margin in (1.0, 1.5, 2.0)]
+    bounds = [f"{margin} under the unigram entropy" for margin in ("1 nat", "1.5 nats", "2 nats")]
     columns = {"kind": "training", "n": 1}
     rows = [
         _row(model, "words_to_loss", value, "words", condition=bound, **columns)
