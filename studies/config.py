@@ -47,7 +47,7 @@ class DirectionShareSettings(_Section):
     """Target words at most."""
     natural: Count = 200
     """Sentences of the data that give the corpus mean and the standard deviations."""
-    lengths: tuple[Annotated[int, Field(ge=1, le=64)], ...] = ()
+    window: tuple[Annotated[int, Field(ge=1, le=64)], ...] = ()
     """Also measure with so many words on each side, on 4 x 4 grids, beside `side`."""
 
 

@@ -188,7 +188,7 @@ class Measurements:
                 f"direction shares of {extractor.info.name}", [note for note in found.notes if note not in of_all]
             )
             frames.append(found.to_frame())
-        if settings.lengths:
+        if settings.window:
             try:
                 frames.append(self._shares_by_length(extractor, contexts, natural, common))
             except DataError as error:
@@ -205,8 +205,8 @@ class Measurements:
         """The contexts cut to each of the lengths, and as long as they are, for the same target words."""
         from analyses import narrow_contexts, shares_by_length, shorten_contexts
 
-        lengths = self.config.direction_shares.lengths
-        if longer := sorted(side for side in set(lengths) if side > contexts.side):
+        window = set(self.config.direction_shares.window)
+        if longer := sorted(side for side in window if side > contexts.side):
             self.note(
                 f"direction shares by context length: none for {', '.join(map(str, longer))} words per side, the contexts have "
                 f"{contexts.side}"
@@ -214,7 +214,7 @@ class Measurements:
         usable = self.models_for("direction_shares")
         small = narrow_contexts(contexts, min(4, contexts.grid))
         sets = [small]
-        for side in sorted(side for side in set(lengths) if side < contexts.side):
+        for side in sorted(side for side in window if side < contexts.side):
             try:
                 sets.append(shorten_contexts(usable, small, side))
             except DataError as error:

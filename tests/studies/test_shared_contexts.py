@@ -100,7 +100,7 @@ def test_a_mode_that_the_data_do_not_allow_leaves_the_others(
         "layer": "last",
         "untrained": False,
     }
-    shares = {"side": 2, "grid": 2, "targets": 3, "lengths": [1]}
+    shares = {"side": 2, "grid": 2, "targets": 3, "window": [1]}
     result = studies.run(**settings, direction_shares={**shares, "modes": ["crossed", "resampled"]}, out=tmp_path / "a")
     assert "crossed" in set(result.results["condition"])
     assert "resampled" not in set(result.results["condition"])
@@ -124,7 +124,7 @@ def test_lengths_beyond_the_contexts_are_told_and_all_lengths_have_the_same_targ
         model=[str(tiny_bert)],
         data=[str(tiny_treebank)],
         analysis=["direction_shares"],
-        direction_shares={"side": 2, "grid": 2, "targets": 4, "lengths": [1, 2, 5, 3]},
+        direction_shares={"side": 2, "grid": 2, "targets": 4, "window": [1, 2, 5, 3]},
         layer="last",
         untrained=False,
         out=tmp_path / "out",
