@@ -148,7 +148,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "probe_halves": False,
         "probe_untrained": False,
         "resamples": 500,
-        "direction_shares": {"grid": 6, "targets": 20, "natural": 100},
+        "direction_shares": {"grid": 5, "targets": 16, "natural": 60},
     },
 }
 """Settings that go together; what is given explicitly wins over them."""

@@ -21,7 +21,7 @@ from extractors.foundation.files import written_whole
 from extractors.foundation.progress import SILENT, Progress
 from extractors.foundation.randomness import seed_for
 from extractors.foundation.results import tidy
-from studies.config import DEFAULT_FOLDER, QUICK_ANALYSES, SAMPLE_DATA, RunConfig, make_config
+from studies.config import DEFAULT_FOLDER, QUICK_ANALYSES, SAMPLE_CORPUS, SAMPLE_DATA, RunConfig, make_config
 from studies.costs import Stopwatch
 from studies.measurements import ALL_ANALYSES, OF_ALL_MODELS, UNTRAINED_TOO, Measured, Measurements, is_readable
 from studies.models import load_models, load_untrained
@@ -220,7 +220,9 @@ class _Study:
         if not self._config.data:
             self._note("no --data given: the bundled data are read; they are for trying the tool, not for conclusions")
         with self._progress.task("reading data", None):
-            return read_corpora(self._config.data or SAMPLE_DATA)
+            # One task is quick, and the treebank alone holds the first.
+            bundled = (SAMPLE_CORPUS,) if self._config.preset == "quick" and self._config.task is None else SAMPLE_DATA
+            return read_corpora(self._config.data or bundled)
 
     def _plan_tasks(self) -> list[str]:
         """The tasks to run; building them for every seed now finds every fault in the data before any model runs."""

@@ -320,7 +320,7 @@ def test_the_quick_run_of_the_four_models(tmp_path: Path) -> None:
     shares = results.query("measure == 'direction_share_interaction' and condition == 'crossed' and part == 'whole'")
     top = shares.query("weights == 'trained'").groupby("model")[["layer", "value", "low", "high", "n"]].last()
     assert set(top.index) == {"elmo-mini", "bilstm-mlm-mini", "bigpt-mini", "bert-mini"}
-    assert (top["n"] == 20).all()
+    assert (top["n"] == 16).all()
     for shallow in ("elmo-mini", "bigpt-mini"):
         assert abs(top.loc[shallow, "low"]) < 1e-10 > abs(top.loc[shallow, "high"])
     copies = shares.query("weights == 'untrained'").groupby("model")["high"].last()
