@@ -176,6 +176,7 @@ class _Study:
         # Texts that were written around labelled spans repeat themselves: analyses read them only if there is nothing else.
         running = [corpus for corpus in self._corpora if not corpus.label_sets] or self._corpora
         text = {id(sentence) for corpus in running for sentence in corpus.sentences}
+        self._corpus_of = np.repeat(np.arange(len(self._corpora)), [len(corpus.sentences) for corpus in self._corpora])
         tasks = self._plan_tasks()
         self._probed = self._sentences_of_tasks()
         self._models = load_models(config, self._progress)
@@ -394,16 +395,12 @@ class _Study:
 
         task = self._tasks[unit.name, unit.seed]
         # A store holds the sentences of all tasks, and no others, in the order of the data.
+        numbers = {split: self._splits[unit.seed][split][items.sentence] for split, items in task.splits.items()}
         corpus_items = {
-            split: replace(
-                items, sentence=np.searchsorted(self._probed, self._splits[unit.seed][split][items.sentence])
-            )
+            split: replace(items, sentence=np.searchsorted(self._probed, numbers[split]))
             for split, items in task.splits.items()
         }
-        used = {
-            id(self._sentences[number]) for items in corpus_items.values() for number in self._probed[items.sentence]
-        }
-        data = [corpus for corpus in self._corpora if any(id(sentence) in used for sentence in corpus.sentences)]
+        used = np.unique(self._corpus_of[np.concatenate(list(numbers.values()))])
 
         def features(layer: int, part: str, split: str) -> np.ndarray[Any, np.dtype[np.float32]]:
             return item_features(store.layer(layer, part), store.offsets, corpus_items[split])
@@ -417,7 +414,7 @@ class _Study:
             # An untrained copy is a baseline: its halves and what it can memorise say nothing more.
             parts=tuple(extractor.info.parts) if self._config.probe_halves and not unit.untrained else ("whole",),
             pooling=self._config.pooling,
-            data=_joined_names(data),
+            data=_joined_names([self._corpora[number] for number in used]),
             seed=unit.seed,
             control=self._config.control and not unit.untrained,
             control_parts=("whole",),

@@ -56,8 +56,8 @@ def read_corpus(path: str | Path, *, format: str | None = None, columns: Sequenc
     path : path
         The file; it may be compressed with gzip.
     format : str, optional
-        A key of `FORMATS`. By default it follows from the suffix; for ``.txt``, ``.conll`` and ``.jsonl``, which are used for
-        more than one format, and for unknown suffixes, from the contents.
+        A key of `FORMATS`. By default it follows from the suffix; for ``.txt``, ``.conll``, ``.json`` and ``.jsonl``, which are
+        used for more than one format, and for unknown suffixes, from the contents.
     columns : sequence of str, optional
         Names of the columns of a file in the format ``columns``, e.g. ``["word", "xpos", "chunk", "ner"]``.
 
